@@ -1,0 +1,177 @@
+"""Kernels k(x, y): how far one particle's score reaches. They add and scale: `IMQ() + 0.1 * Linear()`.
+
+A kernel as the user writes it is a recipe: its bandwidth, centre or covariance follow the cloud. `kernel.adapt(particles)` fixes them,
+and the adapted kernel is a plain function of two points, held constant when it is differentiated.
+"""
+
+import abc
+from collections.abc import Callable
+from typing import ClassVar, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from steinflow.bandwidths import Bandwidth, Fixed, Median
+from steinflow.typing import Array, Particles, Point, Scalar
+
+
+class Kernel(eqx.Module):
+    """A positive definite function of two points.
+
+    To add one: if it depends on |x - y| only, derive from `Radial` and write its profile. Otherwise pass the
+    plain function `k(x, y)` wherever a kernel is expected; autodiff does the rest, more slowly.
+    """
+
+    @abc.abstractmethod
+    def __call__(self, x: Point, y: Point) -> Scalar:
+        """Return k(x, y); the kernel must be adapted if it depends on the cloud."""
+
+    def adapt(self, particles: Particles) -> "Kernel":
+        """Fix what depends on the cloud."""
+        return self
+
+    def __add__(self, other: "Kernel") -> "Sum":
+        return Sum((*_terms(self), *_terms(as_kernel(other))))
+
+    def __mul__(self, factor: float) -> "Scaled":
+        return Scaled(factor, self)
+
+    __rmul__ = __mul__
+
+
+def _as_bandwidth(bandwidth) -> Bandwidth:
+    return bandwidth if isinstance(bandwidth, Bandwidth) else Fixed(bandwidth)
+
+
+class Radial(Kernel):
+    """k(x, y) = f(|x - y|^2 / h), with the profile f of a subclass and the bandwidth h of the cloud.
+
+    A complete new kernel:
+
+        class RationalQuadratic(Radial):
+            def profile(self, t):
+                return 1 / (1 + t)
+    """
+
+    bandwidth: Bandwidth = eqx.field(default=Median(), converter=_as_bandwidth, kw_only=False)
+    # f' / f where it is constant: the Stein direction then takes one matrix product less.
+    decay: ClassVar[float | None] = None
+
+    @abc.abstractmethod
+    def profile(self, t: Array) -> Array:
+        """Return f(t), elementwise, for t = |x - y|^2 / h >= 0."""
+
+    def __call__(self, x, y):
+        return self.profile(jnp.sum((x - y) ** 2) / self.bandwidth(x[None]))
+
+    def adapt(self, particles):
+        fixed = Fixed(jax.lax.stop_gradient(self.bandwidth(particles)))
+        return eqx.tree_at(lambda kernel: kernel.bandwidth, self, fixed)
+
+
+class RBF(Radial):
+    """The paper's kernel, exp(-|x - y|^2 / h)."""
+
+    decay: ClassVar[float | None] = -1.0
+
+    def profile(self, t):
+        return jnp.exp(-t)
+
+
+class IMQ(Radial):
+    """The inverse multiquadric (1 + |x - y|^2 / h)^(-1/2): its long reach keeps particles apart in high dimension."""
+
+    def profile(self, t):
+        return jax.lax.rsqrt(1 + t)
+
+
+class Linear(Kernel):
+    r"""$k(x, y) = 1 + (x - c)^\top C^{-1} (y - c)$, with c and C the mean and covariance of the cloud.
+
+    At its fixed point the particles satisfy Stein's identity for linear functions, which on a Gaussian target
+    makes their mean and covariance exact. `covariance="full"` needs more particles than dimensions to mean much;
+    `"diagonal"` always works.
+    """
+
+    covariance: Literal["diagonal", "full"] = "diagonal"
+    center: Array | None = None
+    precision: Array | None = None
+
+    def __check_init__(self):
+        if self.covariance not in ("diagonal", "full"):
+            raise ValueError(f"Linear(covariance=...) is 'diagonal' or 'full'; got {self.covariance!r}.")
+
+    def __call__(self, x, y):
+        if self.center is None or self.precision is None:
+            raise ValueError("This Linear kernel has no centre yet: call kernel.adapt(particles) first.")
+        return 1 + (x - self.center) @ self.precise(y - self.center)
+
+    def precise(self, vectors: Array) -> Array:
+        """Return C^-1 v for a vector, or for every row."""
+        return vectors * self.precision if self.covariance == "diagonal" else vectors @ self.precision
+
+    def adapt(self, particles):
+        particles = jax.lax.stop_gradient(particles)
+        center = jnp.mean(particles, axis=0)
+        deviations = particles - center
+        if len(particles) == 1:  # no spread: only the constant is left of the kernel
+            precision = jnp.zeros_like(center)
+            precision = precision if self.covariance == "diagonal" else jnp.diag(precision)
+        elif self.covariance == "diagonal":
+            variances = jnp.mean(deviations**2, axis=0)
+            precision = jnp.where(variances > 0, 1 / variances, 0.0)
+        else:
+            # Directions without spread get no weight, as in the diagonal case.
+            covariance = deviations.T @ deviations / len(particles)
+            precision = jnp.linalg.pinv(covariance, hermitian=True)
+        return Linear(self.covariance, center, precision)
+
+
+class Scaled(Kernel):
+    """factor * k(x, y)."""
+
+    factor: Array | float
+    kernel: Kernel
+
+    def __call__(self, x, y):
+        return self.factor * self.kernel(x, y)
+
+    def adapt(self, particles):
+        return Scaled(self.factor, self.kernel.adapt(particles))
+
+
+class Sum(Kernel):
+    """k_1(x, y) + k_2(x, y) + ..."""
+
+    terms: tuple[Kernel, ...]
+
+    def __call__(self, x, y):
+        return sum(kernel(x, y) for kernel in self.terms)
+
+    def adapt(self, particles):
+        return Sum(tuple(kernel.adapt(particles) for kernel in self.terms))
+
+
+class Function(Kernel):
+    """Any differentiable k(x, y) given as a plain function; the Stein direction uses autodiff."""
+
+    function: Callable[[Point, Point], Scalar]
+
+    def __call__(self, x, y):
+        return self.function(x, y)
+
+
+def as_kernel(kernel: Kernel | Callable[[Point, Point], Scalar]) -> Kernel:
+    """Accept a kernel, or a plain function of two points."""
+    if isinstance(kernel, Kernel):
+        return kernel
+    if callable(kernel):
+        return Function(kernel)
+    raise TypeError(
+        f"A kernel is sf.RBF(), sf.IMQ(), sf.Linear(), a sum of them, or a function k(x, y); got {kernel!r}."
+    )
+
+
+def _terms(kernel: Kernel) -> tuple[Kernel, ...]:
+    return kernel.terms if isinstance(kernel, Sum) else (kernel,)

@@ -1,0 +1,38 @@
+"""What a method is: it makes a state from particles, moves it one step, and says what posterior the state stands for."""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+
+from steinflow.targets import FlatTarget
+from steinflow.typing import Array, Batch, Particles, PRNGKeyArray, Weights
+
+
+class Draws(eqx.Module):
+    """The posterior that a state stands for: particles, weights where they are not equal, and how many chains they form."""
+
+    particles: Particles
+    weights: Weights | None = None
+    num_chains: int = eqx.field(default=1, static=True)
+
+
+class Method(eqx.Module):
+    """An inference method: a configuration with `init`, `step` and `draws`.
+
+    To add one: a file with the formula and the paper on top, then a `State` (a module of arrays) and the config class, in that
+    order, following `svgd.py`; export it in `steinflow/__init__.py` and the conformance test will find it. Everything is
+    compiled: `step` runs inside a loop that Python does not see.
+    """
+
+    @abc.abstractmethod
+    def init(self, target: FlatTarget, particles: Particles, *, num_steps: Array, key: PRNGKeyArray) -> Any:
+        """Return the state that starts from these particles, for a run of `num_steps`."""
+
+    @abc.abstractmethod
+    def step(self, target: FlatTarget, state: Any, batch: Batch | None, *, key: PRNGKeyArray) -> Any:
+        """Return the state one step later; `batch` is what this step sees of the data, None being all of it."""
+
+    @abc.abstractmethod
+    def draws(self, target: FlatTarget, state: Any, *, key: PRNGKeyArray) -> Draws:
+        """Return the posterior that the state stands for."""
