@@ -1,4 +1,4 @@
-"""What comes back: the particles in the user's space, how the run went, how it ended, and the ways out (ArviZ, netCDF)."""
+"""What comes back: the particles in the user's space, how the run went and ended, the ways out (ArviZ, netCDF)."""
 
 import dataclasses
 import json
@@ -82,7 +82,7 @@ class Result:
 
     @property
     def dispersion(self) -> Array:
-        """The dispersion of every unconstrained coordinate: 1 if the spread is right, less if the particles have collapsed."""
+        """The dispersion of every unconstrained coordinate: 1 if the spread is right, less if it has collapsed."""
         return dispersion_of(self.unconstrained, self.scores, self.weights)
 
     def summary(self) -> "Summary":
@@ -164,7 +164,7 @@ def load(path: str | Path) -> Result:
     with xarray.open_datatree(path, engine="h5netcdf") as tree:
         tree = tree.load()
 
-    def arrays(group, flatten_draws=True):
+    def arrays(group, *, flatten_draws=True):
         return {
             name: jnp.asarray(values.values.reshape(-1, *values.shape[2:]) if flatten_draws else values.values)
             for name, values in tree[group].data_vars.items()
@@ -198,13 +198,7 @@ class Summary:
     @classmethod
     def of(cls, result: Result) -> "Summary":
         """Summarise a result."""
-        names, values = [], []
-        for name, leaf in _named(result.particles):
-            leaf = np.asarray(leaf)
-            indices = list(np.ndindex(leaf.shape[1:]))
-            names += [f"{name}[{','.join(map(str, i))}]" if i else name for i in indices]
-            values.append(leaf.reshape(len(result), -1))
-        values = np.concatenate(values, axis=1).astype(float)
+        names, values = columns_of(result.particles)
         weights = np.asarray(result._equal_or_given(), dtype=float)
         mean = weights @ values
         sd = np.sqrt(weights @ (values - mean) ** 2)
@@ -217,7 +211,9 @@ class Summary:
             f"(from {spread.min():.2f} to {spread.max():.2f}; 1 is right, less is collapsed)",
             str(result.outcome),
         ]
-        columns = dict(zip(("mean", "sd", "5%", "50%", "95%"), (mean, sd, *quantiles), strict=True))
+        columns: dict[str, np.ndarray] = dict(
+            zip(("mean", "sd", "5%", "50%", "95%"), (mean, sd, *quantiles), strict=True)
+        )
         return cls(names, columns, footer)
 
     def __str__(self):
@@ -230,6 +226,17 @@ class Summary:
         return "\n".join([*lines, "", *self.footer])
 
     __repr__ = __str__
+
+
+def columns_of(particles: Params) -> tuple[list[str], np.ndarray]:
+    """Return the name of every scalar parameter, and their values as the columns of a matrix."""
+    names, values = [], []
+    for name, leaf in _named(particles):
+        leaf = np.asarray(leaf)
+        indices = list(np.ndindex(leaf.shape[1:]))
+        names += [f"{name}[{','.join(map(str, i))}]" if i else name for i in indices]
+        values.append(leaf.reshape(len(leaf), -1))
+    return names, np.concatenate(values, axis=1).astype(float)
 
 
 def _weighted_quantiles(values, weights, levels):
