@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from steinflow.typing import Array, Particles, Scalar
 
@@ -43,7 +44,9 @@ class Fixed(Bandwidth):
     h: Array | float
 
     def __check_init__(self):
-        if not isinstance(self.h, jax.core.Tracer) and not jnp.all(jnp.asarray(self.h) > 0):
+        if jnp.shape(self.h) != ():
+            raise ValueError(f"A bandwidth h must be a single number; got shape {jnp.shape(self.h)}.")
+        if not isinstance(self.h, Tracer) and not self.h > 0:  # NaN is not
             raise ValueError(f"A bandwidth h must be a positive number; got {self.h}.")
 
     def __call__(self, particles):
@@ -54,7 +57,8 @@ def median_distance(particles: Particles) -> Scalar:
     """Return the median of |x_i - x_j| over pairs i < j.
 
     Sorting all pairs would take a hundred times longer than the rest of an SVGD step, so the cloud is split into
-    groups, all pairs inside the groups are taken, and their median is found by counting. Up to 362 particles there is one group and the median is exact.
+    groups, all pairs inside the groups are taken, and their median is found by counting. Up to 362 particles there
+    is one group and the median is exact.
     """
     num_particles, dim = particles.shape
     num_groups = -(-num_particles // max(64, _PAIRS // num_particles))
@@ -87,7 +91,8 @@ def _order_statistic(values: Array, rank: int, tolerance: float) -> Scalar:
     """Return the `rank`-th smallest finite value (1 is the smallest) by counting, not by sorting.
 
     Keeps a bracket `count(<= low) < rank <= count(<= high)`, narrowed in turn by interpolation (fast on smooth
-    distributions) and by bisection (safe on all others), until one distinct value is left inside it or it is narrow enough.
+    distributions) and by bisection (safe on all others), until one distinct value is left inside it or it is narrow
+    enough.
     """
 
     def count(threshold):
@@ -117,5 +122,5 @@ def _order_statistic(values: Array, rank: int, tolerance: float) -> Scalar:
     largest = jnp.max(jnp.where(jnp.isfinite(values), values, 0.0))
     count_all = count(largest)
     start = (-jnp.ones_like(largest), largest, jnp.zeros_like(count_all), count_all, 0)
-    low, high, *_ = jax.lax.while_loop(unfinished, narrow, start)
+    _, high, *_ = jax.lax.while_loop(unfinished, narrow, start)
     return jnp.max(jnp.where(values <= high, values, 0.0))

@@ -28,8 +28,8 @@ def batch_indices(
 def _shuffle(key: PRNGKeyArray, positions: Int[Array, " b"], size: int) -> Int[Array, " b"]:
     """Send positions through a pseudo-random permutation of `0 .. size-1`.
 
-    The network permutes `0 .. 4^half - 1`, the next power of four; a position that leaves `0 .. size-1` is sent through again until
-    it comes back (cycle walking), which keeps the map a bijection.
+    The network permutes `0 .. 4^half - 1`, the next power of four; a position that leaves `0 .. size-1` is sent
+    through again until it comes back (cycle walking), which keeps the map a bijection.
     """
     half = max(1, -(-max(size - 1, 1).bit_length() // 2))
     mask = jnp.uint32((1 << half) - 1)

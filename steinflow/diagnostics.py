@@ -1,4 +1,4 @@
-"""Is the answer right? The kernelized Stein discrepancy, its goodness-of-fit test, and the dispersion of the particles."""
+"""Is the answer right? The kernelized Stein discrepancy, its goodness-of-fit test, and the dispersion."""
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple
@@ -22,9 +22,9 @@ def ksd(
 ) -> Scalar:
     r"""Return the kernelized Stein discrepancy between particles and target, zero where they agree.
 
-    With `statistic="V"` this is $\sqrt{\mathrm{KSD}^2}$, in units of the score. With `"U"` it is the unbiased estimate of
-    $\mathrm{KSD}^2$ itself, which may be negative. Constrained parameters are compared in the unconstrained space. The
-    IMQ kernel sees departures that a Gaussian one misses (Gorham & Mackey, 2017).
+    With `statistic="V"` this is $\sqrt{\mathrm{KSD}^2}$, in units of the score. With `"U"` it is the unbiased
+    estimate of $\mathrm{KSD}^2$ itself, which may be negative. Constrained parameters are compared in the
+    unconstrained space. The IMQ kernel sees departures that a Gaussian one misses (Gorham & Mackey, 2017).
     """
     points, scores = _points_and_scores(target, particles)
     squared = _ksd_squared(points, scores, as_kernel(kernel), statistic)
@@ -54,8 +54,8 @@ def goodness_of_fit(
     """Test whether particles are independent draws from the target (Liu, Lee & Jordan, 2016).
 
     The null distribution of the degenerate U statistic comes from the multinomial bootstrap: weights that sum to zero
-    on the same Stein kernel matrix. A small p-value says that they are not such draws. Particles of SVGD are not independent, they
-    are more even than draws: for them the test is conservative.
+    on the same Stein kernel matrix. A small p-value says that they are not such draws. Particles of SVGD are not
+    independent, they are more even than draws: for them the test is conservative.
     """
     points, scores = _points_and_scores(target, particles)
     if len(points) < 2:
@@ -82,7 +82,9 @@ def _bootstrap(points, scores, kernel, num_bootstrap, key):
 
 
 def dispersion(target: Target | Callable[[Params], Scalar], particles: Params) -> Array:
-    r"""Return $R_k = -\frac1n \sum_i (x_{ik} - \bar x_k)\, s_k(x_i)$ for every unconstrained coordinate k: 1 if the spread is right.
+    r"""Return the dispersion of every unconstrained coordinate: 1 if the spread is right.
+
+    $$R_k = -\frac1n \sum_i (x_{ik} - \bar x_k)\, s_k(x_i)$$
 
     Stein's identity for linear functions makes R = 1 under the target. Particles that have collapsed have R << 1, which
     the length of the Stein direction does not show; particles that are too wide have R > 1.

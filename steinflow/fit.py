@@ -193,8 +193,9 @@ def _check_start(run, state, num_particles):
     if not jnp.any(finite):
         which = "log density" if not jnp.any(jnp.isfinite(log_densities)) else "score"
         raise ValueError(
-            f"The {which} is not finite at any of the {num_particles} starting particles. Start where the density is positive and "
-            "finite, and write it with log-space functions (jax.nn.log_sigmoid, jax.scipy.special.xlogy, ...)."
+            f"The {which} is not finite at any of the {num_particles} starting particles. Start where the density is "
+            "positive and finite, and write it with log-space functions (jax.nn.log_sigmoid, jax.scipy.special.xlogy, "
+            "...)."
         )
 
 
@@ -226,8 +227,8 @@ def _outcome(status, step, spread, num_lost, num_particles) -> Outcome:
     if status == "non-finite" or num_lost == num_particles:
         return Outcome(
             "non-finite",
-            f"by step {step} the score was not finite at any particle. These are the last finite particles; take smaller steps or "
-            "write the log density with log-space functions.",
+            f"by step {step} the score was not finite at any particle. These are the last finite particles; take "
+            "smaller steps or write the log density with log-space functions.",
         )
     lost = f" {num_lost} of {num_particles} particles stand where the score is not finite." if num_lost else ""
     if status == "interrupted":
@@ -238,12 +239,13 @@ def _outcome(status, step, spread, num_lost, num_particles) -> Outcome:
     if num_particles > 1 and spread < _COLLAPSED:
         return Outcome(
             "collapsed",
-            f"after {step} steps the dispersion is {spread:.2f}: the particles show too little spread. Use more particles or the "
-            f"default sf.SVGD(), whose kernel reaches further.{lost}",
+            f"after {step} steps the dispersion is {spread:.2f}: the particles show too little spread. Use more "
+            f"particles or the default sf.SVGD(), whose kernel reaches further.{lost}",
         )
     if status == "converged":
         return Outcome("converged", f"KSD no longer falls and the spread is right after {step} steps.{lost}")
     return Outcome(
         "step limit",
-        f"all {step} steps are done, dispersion {spread:.2f}; look at the history of KSD to see whether more would help.{lost}",
+        f"all {step} steps are done, dispersion {spread:.2f}; look at the history of KSD to see whether more would "
+        f"help.{lost}",
     )

@@ -1,7 +1,8 @@
 """Kernels k(x, y): how far one particle's score reaches. They add and scale: `IMQ() + 0.1 * Linear()`.
 
-A kernel as the user writes it is a recipe: its bandwidth, centre or covariance follow the cloud. `kernel.adapt(particles)` fixes them,
-and the adapted kernel is a plain function of two points, held constant when it is differentiated.
+A kernel as the user writes it is a recipe: its bandwidth, centre or covariance follow the cloud.
+`kernel.adapt(particles)` fixes them, and the adapted kernel is a plain function of two points, held constant when it is
+differentiated.
 """
 
 import abc
@@ -28,7 +29,7 @@ class Kernel(eqx.Module):
         """Return k(x, y); the kernel must be adapted if it depends on the cloud."""
 
     def adapt(self, particles: Particles) -> "Kernel":
-        """Fix what depends on the cloud."""
+        """Fix what depends on the cloud; what is fixed already stays."""
         return self
 
     def __add__(self, other: "Kernel") -> "Sum":
@@ -103,15 +104,23 @@ class Linear(Kernel):
             raise ValueError(f"Linear(covariance=...) is 'diagonal' or 'full'; got {self.covariance!r}.")
 
     def __call__(self, x, y):
-        if self.center is None or self.precision is None:
+        return 1 + self.deviations(x) @ self.precise(self.deviations(y))
+
+    def deviations(self, points: Array) -> Array:
+        """Return x - c for a point, or for every row."""
+        if self.center is None:
             raise ValueError("This Linear kernel has no centre yet: call kernel.adapt(particles) first.")
-        return 1 + (x - self.center) @ self.precise(y - self.center)
+        return points - self.center
 
     def precise(self, vectors: Array) -> Array:
         """Return C^-1 v for a vector, or for every row."""
+        if self.precision is None:
+            raise ValueError("This Linear kernel has no covariance yet: call kernel.adapt(particles) first.")
         return vectors * self.precision if self.covariance == "diagonal" else vectors @ self.precision
 
     def adapt(self, particles):
+        if self.center is not None and self.precision is not None:
+            return self
         particles = jax.lax.stop_gradient(particles)
         center = jnp.mean(particles, axis=0)
         deviations = particles - center
@@ -147,7 +156,7 @@ class Sum(Kernel):
     terms: tuple[Kernel, ...]
 
     def __call__(self, x, y):
-        return sum(kernel(x, y) for kernel in self.terms)
+        return sum((kernel(x, y) for kernel in self.terms), start=jnp.zeros((), x.dtype))
 
     def adapt(self, particles):
         return Sum(tuple(kernel.adapt(particles) for kernel in self.terms))

@@ -1,7 +1,7 @@
 """Coordinates in which SVGD works: a change of metric is one object, not a second algorithm.
 
-SVGD is not invariant to the scale and correlation of its problem; the coordinates of the cloud itself make it so. A metric builds a `Frame`
-from the particles: u = L^-1 (x - c), in which scores are L' s and moves go back as L u.
+SVGD is not invariant to the scale and correlation of its problem; the coordinates of the cloud itself make it so. A
+metric builds a `Frame` from the particles: u = L^-1 (x - c), in which scores are L' s and moves go back as L u.
 """
 
 import abc

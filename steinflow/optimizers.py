@@ -36,14 +36,14 @@ def adagrad_with_momentum(step_size: float = 1e-3, decay: float = 0.9) -> optax.
     def init(params):
         return AccumulatorState(jnp.zeros((), jnp.int32), jax.tree.map(jnp.zeros_like, params))
 
-    def update(gradients, state, params=None):
+    def update(updates, state, params=None):
         rate = jnp.where(state.step == 0, 0.0, decay)
         mean_square = jax.tree.map(
             lambda old, g: (rate * old + (1 - rate) * g**2).astype(g.dtype),
             state.mean_square,
-            gradients,
+            updates,
         )
-        updates = jax.tree.map(lambda g, square: -step_size * g / (1e-6 + jnp.sqrt(square)), gradients, mean_square)
-        return updates, AccumulatorState(state.step + 1, mean_square)
+        steps = jax.tree.map(lambda g, square: -step_size * g / (1e-6 + jnp.sqrt(square)), updates, mean_square)
+        return steps, AccumulatorState(state.step + 1, mean_square)
 
     return optax.GradientTransformation(init, update)

@@ -9,10 +9,11 @@ moves particles towards p fastest among all directions of unit RKHS norm, and
 $$\mathrm{KSD}^2 = \frac1{n^2} \sum_{ij} u_p(x_i, x_j), \qquad
 u_p(x, y) = s(x)^\top k\, s(y) + s(x)^\top \nabla_y k + \nabla_x k^\top s(y) + \mathrm{tr}\,\nabla_x \nabla_y k$$
 
-is the rate at which it lowers KL(q || p). Kernels here are adapted: plain functions of two points.
+is the rate at which it lowers KL(q || p). Inside, kernels are adapted: plain functions of two points.
 
 A radial kernel $f(r^2/h)$ needs no n x n x d array: with A = f and B = f' at all pairs,
-$\phi(X) = (A S + \frac2h (B X - \mathrm{rowsum}(B)\, X)) / n$. Rows are taken in blocks, so memory stays O(nd + block n).
+$\phi(X) = (A S + \frac2h (B X - \mathrm{rowsum}(B)\, X)) / n$. Rows are taken in blocks, so memory stays
+O(nd + block n).
 """
 
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from steinflow.kernels import Kernel, Linear, Radial, Scaled, Sum
+from steinflow.kernels import Kernel, Linear, Radial, Scaled, Sum, as_kernel
 from steinflow.typing import Array, Direction, Particles, Point, Scalar, Scores
 
 # A block is a few MB of pairs: large enough for the matrix product, small enough for the cache.
@@ -30,7 +31,7 @@ _BLOCK_PAIRS = 2**24
 _MIN_ROWS, _MAX_ROWS = 128, 512
 
 
-def stein_operator(function: Callable[[Point], Array], score: Array) -> Callable[[Point], Scalar | Array]:
+def stein_operator(function: Callable[[Point], Array], score: Callable[[Point], Array]) -> Callable[[Point], Scalar]:
     r"""Return $x \mapsto s(x)^\top f(x) + \nabla \cdot f(x)$, whose mean under p is zero (Stein's identity).
 
     `function` maps a point to a vector of the same dimension; `score` maps a point to its score.
@@ -48,15 +49,23 @@ def stein_direction(particles: Particles, scores: Scores, kernel: Kernel, at: Pa
     Args:
         particles: the x_j.
         scores: the gradient of log p at each of them.
-        kernel: an adapted kernel, or one that needs no adapting.
+        kernel: adapted to the particles here unless it already is.
         at: where to evaluate; the particles themselves if not given.
     """
-    at = particles if at is None else at
+    if jnp.shape(particles) != jnp.shape(scores) or jnp.ndim(particles) != 2:
+        raise ValueError(
+            "stein_direction needs particles and scores as matrices of one shape (n, d); "
+            f"got {jnp.shape(particles)} and {jnp.shape(scores)}."
+        )
+    return _direction(particles, scores, as_kernel(kernel).adapt(particles), particles if at is None else at)
+
+
+def _direction(particles, scores, kernel, at) -> Direction:
     match kernel:
         case Sum(terms):
-            return sum(stein_direction(particles, scores, term, at) for term in terms)
+            return sum((_direction(particles, scores, term, at) for term in terms), start=jnp.zeros_like(at))
         case Scaled(factor, term):
-            return factor * stein_direction(particles, scores, term, at)
+            return factor * _direction(particles, scores, term, at)
         case Radial():
             return _radial_direction(particles, scores, kernel, at)
         case Linear():
@@ -88,8 +97,8 @@ def _radial_direction(particles, scores, kernel, at):
 
 
 def _linear_direction(particles, scores, kernel, at):
-    v = kernel.precise(at - kernel.center)
-    covariance = scores.T @ (particles - kernel.center) / len(particles)
+    v = kernel.precise(kernel.deviations(at))
+    covariance = scores.T @ kernel.deviations(particles) / len(particles)
     return jnp.mean(scores, axis=0) + v @ covariance.T + v
 
 
@@ -117,6 +126,7 @@ def ksd_squared(
     """
     n = len(particles)
     weights = jnp.full(n, 1 / n, particles.dtype) if weights is None else weights
+    kernel = as_kernel(kernel).adapt(particles)
     rows = stein_kernel_rows(particles, scores, kernel)
 
     total = weights @ _by_blocks(lambda indices: rows(indices) @ weights, jnp.arange(n), n)
@@ -134,11 +144,12 @@ def stein_kernel_rows(particles: Particles, scores: Scores, kernel: Kernel) -> C
     return lambda indices: _stein_kernel_matrix(particles[indices], scores[indices], particles, scores, kernel, center)
 
 
-def _stein_kernel_matrix(x, sx, y, sy, kernel, center):
+def _stein_kernel_matrix(x, sx, y, sy, kernel, center) -> Array:
     """u_p at all pairs of rows of x and y."""
     match kernel:
         case Sum(terms):
-            return sum(_stein_kernel_matrix(x, sx, y, sy, term, center) for term in terms)
+            first, *others = (_stein_kernel_matrix(x, sx, y, sy, term, center) for term in terms)
+            return sum(others, start=first)
         case Scaled(factor, term):
             return factor * _stein_kernel_matrix(x, sx, y, sy, term, center)
         case Radial():
@@ -149,8 +160,8 @@ def _stein_kernel_matrix(x, sx, y, sy, kernel, center):
             dim = x.shape[1]
             return f * (sx @ sy.T) - (2 / h) * (df * (across + dim) + 2 * ddf * t)
         case Linear():
-            vx, vy = kernel.precise(x - kernel.center), kernel.precise(y - kernel.center)
-            values = 1 + vx @ (y - kernel.center).T
+            vx, vy = kernel.precise(kernel.deviations(x)), kernel.precise(kernel.deviations(y))
+            values = 1 + vx @ kernel.deviations(y).T
             trace = jnp.sum(jnp.diagonal(kernel.precise(jnp.eye(x.shape[1], dtype=x.dtype))))
             drift_x, drift_y = jnp.sum(sx * vx, axis=1), jnp.sum(sy * vy, axis=1)
             return values * (sx @ sy.T) + (drift_x[:, None] + drift_y + trace)

@@ -1,8 +1,8 @@
 """What we infer: a log density over the user's parameters, with its prior, its constraints and its data.
 
-The user's space is where people think: named parameters, positive scales, probabilities that sum to one. Methods work elsewhere: on
-points x of R^d, without constraints. `Target` is the first, `FlatTarget` the second; the log-determinant of the way
-between them is part of the density.
+The user's space is where people think: named parameters, positive scales, probabilities that sum to one. Methods work
+elsewhere: on points x of R^d, without constraints. `Target` is the first, `FlatTarget` the second; the log-determinant
+of the way between them is part of the density.
 """
 
 import abc
@@ -50,8 +50,8 @@ class Target(eqx.Module):
     def sample_prior(self, key: PRNGKeyArray) -> Params:
         """Draw one particle, in the user's space."""
         raise ValueError(
-            "This target has no prior to draw starting particles from. Pass fit(..., particles=x0) with a leading axis of "
-            "particles, or give the target a prior: Density(..., prior=lambda key: one_draw)."
+            "This target has no prior to draw starting particles from. Pass fit(..., particles=x0) with a leading axis "
+            "of particles, or give the target a prior: Density(..., prior=lambda key: one_draw)."
         )
 
     def minibatch(self, key: PRNGKeyArray, step: Array) -> Batch | None:
@@ -89,8 +89,8 @@ class Density(ConstrainedTarget):
     Args:
         function: takes one particle, in the user's space, to its log density up to a constant.
         prior: takes a key to one starting particle.
-        constraints: where parameters live, as `sf.constraints` (positive, unit_interval, simplex, ...): one for all, or a pytree
-            that matches the particle, or a prefix of it; None leaves a parameter on the real line.
+        constraints: where parameters live, as `sf.constraints` (positive, unit_interval, simplex, ...): one for all, or
+            a pytree that matches the particle, or a prefix of it; None leaves a parameter on the real line.
 
     Example:
         ```python
@@ -115,8 +115,8 @@ class Density(ConstrainedTarget):
 class Posterior(ConstrainedTarget):
     r"""Prior times likelihood of data, on all rows or on minibatches.
 
-    $\log p(x) \approx \log p_0(x) + \frac{N}{|B|} \sum_{k \in B} \log p(D_k \mid x)$, one batch B per step, shared by all
-    particles, every row once per epoch.
+    $\log p(x) \approx \log p_0(x) + \frac{N}{|B|} \sum_{k \in B} \log p(D_k \mid x)$, one batch B per step, shared
+    by all particles, no row twice in an epoch.
 
     Args:
         log_prior: takes one particle to its log prior density.
@@ -136,7 +136,8 @@ class Posterior(ConstrainedTarget):
         lengths = {jnp.shape(leaf)[0] if jnp.ndim(leaf) else None for leaf in jax.tree.leaves(self.data)}
         if len(lengths) != 1 or None in lengths:
             raise ValueError(
-                f"All arrays in data need the same leading axis, one entry per row; got lengths {sorted(map(str, lengths))}."
+                "All arrays in data need the same leading axis, one entry per row; "
+                f"got lengths {sorted(map(str, lengths))}."
             )
         if self.batch_size is not None and not 1 <= self.batch_size <= self.num_data:
             raise ValueError(
@@ -228,7 +229,8 @@ def as_target(target: Target | Callable[[Params], Scalar]) -> Target:
     if callable(target):
         return Density(target)
     raise TypeError(
-        f"A target is a function of one particle that returns its log density, or sf.Density, sf.Posterior, ...; got {target!r}."
+        "A target is a function of one particle that returns its log density, or sf.Density, sf.Posterior, ...; "
+        f"got {target!r}."
     )
 
 

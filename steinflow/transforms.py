@@ -1,8 +1,8 @@
 """From R^d to the user's space and back, by the bijections of NumPyro.
 
-`constraints` is None (all real), one constraint for everything, or a pytree of constraints and Nones that is a prefix of the
-parameters. `sf.constraints` is `numpyro.distributions.constraints`: positive, unit_interval, interval(a, b), simplex,
-ordered_vector, corr_cholesky, and more.
+`constraints` is None (all real), one constraint for everything, or a pytree of constraints and Nones that is a prefix
+of the parameters. `sf.constraints` is `numpyro.distributions.constraints`: positive, unit_interval, interval(a, b),
+simplex, ordered_vector, corr_cholesky, and more.
 """
 
 import jax

@@ -1,4 +1,4 @@
-"""What a method is: it makes a state from particles, moves it one step, and says what posterior the state stands for."""
+"""What a method is: it makes a state from particles, moves it a step, and says what posterior the state stands for."""
 
 import abc
 from typing import Any
@@ -10,7 +10,7 @@ from steinflow.typing import Array, Batch, Particles, PRNGKeyArray, Weights
 
 
 class Draws(eqx.Module):
-    """The posterior that a state stands for: particles, weights where they are not equal, and how many chains they form."""
+    """The posterior that a state stands for: particles, weights where not equal, and how many chains they form."""
 
     particles: Particles
     weights: Weights | None = None
@@ -20,9 +20,9 @@ class Draws(eqx.Module):
 class Method(eqx.Module):
     """An inference method: a configuration with `init`, `step` and `draws`.
 
-    To add one: a file with the formula and the paper on top, then a `State` (a module of arrays) and the config class, in that
-    order, following `svgd.py`; export it in `steinflow/__init__.py` and the conformance test will find it. Everything is
-    compiled: `step` runs inside a loop that Python does not see.
+    To add one: a file with the formula and the paper on top, then a `State` (a module of arrays) and the config class,
+    in that order, following `svgd.py`; export it in `steinflow/__init__.py` and the conformance test will find it.
+    Everything is compiled: `step` runs inside a loop that Python does not see.
     """
 
     @abc.abstractmethod

@@ -30,7 +30,8 @@ class SVGDState(eqx.Module):
 class SVGD(Method):
     """Stein variational gradient descent.
 
-    Particles whose score is not finite add nothing to the sum and are carried by the others; a move that is not finite is not made.
+    Particles whose score is not finite add nothing to the sum and are carried by the others; a move that is not finite
+    is not made.
 
     Args:
         kernel: `sf.RBF()`, `sf.IMQ()`, `sf.Linear()`, a sum of them, or a function k(x, y).
@@ -61,7 +62,7 @@ class SVGD(Method):
 
         # optax descends, the Stein direction ascends: the one change of sign.
         updates, optimizer_state = self.optimizer.update(-direction, state.optimizer_state, u)
-        moved = x + frame.moves(updates)
+        moved = x + frame.moves(jnp.asarray(updates))
         finite = jnp.all(jnp.isfinite(moved), axis=1, keepdims=True)
         return SVGDState(jnp.where(finite, moved, x), optimizer_state)
 
