@@ -6,7 +6,8 @@ of the way between them is part of the density.
 """
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -27,6 +28,13 @@ from steinflow.typing import (
     Scores,
     Weights,
 )
+
+
+class Labels(NamedTuple):
+    """Names for ArviZ: the axes of each variable (None where an axis has no name), and the places on an axis."""
+
+    dims: Mapping[str, Sequence[str | None]] = {}
+    coords: Mapping[str, Sequence] = {}
 
 
 class Target(eqx.Module):
@@ -57,6 +65,22 @@ class Target(eqx.Module):
     def minibatch(self, key: PRNGKeyArray, step: Array) -> Batch | None:
         """Return the rows of the data that step number `step` sees; None stands for all of them."""
         return None
+
+    def observed(self) -> Mapping[str, Array]:
+        """Return what was observed, by name."""
+        return {}
+
+    def log_likelihoods(self, particles: Params) -> Mapping[str, Array]:
+        """Return the log likelihood of every observation under every particle (the user's, with a leading axis), by name."""
+        return {}
+
+    def predictive(self, particles: Params, *, key: PRNGKeyArray) -> Mapping[str, Array]:
+        """Return one new data set for every particle, by name: draws from the posterior predictive."""
+        return {}
+
+    def labels(self) -> Labels:
+        """Return the names of axes and of the places on them."""
+        return Labels()
 
 
 class ConstrainedTarget(Target):
@@ -166,6 +190,13 @@ class Posterior(ConstrainedTarget):
             return None
         rows = batch_indices(key, step, num_data=self.num_data, batch_size=self.batch_size)
         return jax.tree.map(lambda leaf: leaf[rows], self.data)
+
+    def observed(self):
+        leaves = jax.tree_util.tree_leaves_with_path(self.data)
+        return {jax.tree_util.keystr(path, simple=True, separator=".") or "data": leaf for path, leaf in leaves}
+
+    def log_likelihoods(self, particles):
+        return {"likelihood": jax.vmap(self.log_likelihood, in_axes=(0, None))(particles, self.data)}
 
 
 class FlatTarget(eqx.Module):
