@@ -1,5 +1,6 @@
 """steinflow: from a log density to a posterior, by Stein variational gradient descent."""
 
+from steinflow import plots
 from steinflow.bandwidths import Fixed, Median
 from steinflow.diagnostics import dispersion, goodness_of_fit, ksd
 from steinflow.fit import fit
@@ -49,5 +50,6 @@ __all__ = [
     "goodness_of_fit",
     "ksd",
     "load",
+    "plots",
     "stein_direction",
 ]
