@@ -1,0 +1,179 @@
+"""Particles and data over a mesh of devices, on one host or many: JAX's own SPMD engine.
+
+The state of a run is the same on every device; its work is split. A mesh has two axes:
+
+- `particles`: each device takes the scores of its share of the particles, and its rows of the Stein direction; both are then
+  gathered, which moves n x d numbers. Shares are padded where particles do not divide evenly.
+- `data`: each device takes its share of the rows of a batch; the scores are averaged over the devices.
+
+The mesh is JAX's current mesh (`jax.set_mesh`), which `fit(..., mesh=sf.mesh())` sets: the functions here see it while they are
+traced, and without one they do nothing. All else, being the same computation on every device, gives the same numbers.
+"""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from steinflow.typing import Array, Batch, Particles, PyTree
+
+PARTICLES, DATA = "particles", "data"
+
+
+def mesh(*, particles: int | None = None, data: int = 1) -> Mesh:
+    """Return a mesh of all devices of all processes, for `fit(..., mesh=...)`.
+
+    Args:
+        particles: over how many devices to split the particles; by default all that `data` leaves.
+        data: over how many devices to split the rows of a batch.
+    """
+    num_devices = jax.device_count()
+    particles = max(1, num_devices // data) if particles is None else particles
+    if particles < 1 or data < 1 or particles * data > num_devices:
+        raise ValueError(
+            f"mesh(particles={particles}, data={data}) needs {particles * data} devices; there are {num_devices}. "
+            "On a CPU, XLA_FLAGS=--xla_force_host_platform_device_count=8 makes eight; with several processes, call "
+            "jax.distributed.initialize() first."
+        )
+    if particles * data < num_devices and jax.process_count() > 1:
+        raise ValueError(
+            f"With several processes a mesh takes all devices: particles * data must be {num_devices}; "
+            f"got {particles} * {data}."
+        )
+    return jax.make_mesh(
+        (particles, data), (PARTICLES, DATA), (AxisType.Auto,) * 2, devices=jax.devices()[: particles * data]
+    )
+
+
+def use(mesh: Mesh | None) -> contextlib.AbstractContextManager:
+    """Return the context in which a run is traced and computed."""
+    if mesh is None:
+        return contextlib.nullcontext()
+    if PARTICLES not in mesh.axis_names:
+        raise ValueError(f"A mesh for fit has an axis named 'particles': use sf.mesh(); got axes {mesh.axis_names}.")
+    return jax.set_mesh(Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * mesh.devices.ndim))
+
+
+def axis_size(name: str) -> int:
+    """Return the number of devices along an axis of the current mesh that is still to be split; 1 without a mesh."""
+    current = jax.sharding.get_abstract_mesh()
+    return current.shape.get(name, 1) if name not in current.manual_axes else 1
+
+
+def split_particles(function: Callable[[Array], PyTree], rows: Array) -> PyTree:
+    """Apply a function of some rows to all rows, each device to its share; the result is gathered."""
+    num_parts = axis_size(PARTICLES)
+    if num_parts == 1:
+        return function(rows)
+    return _gathered(_over_mesh(function, P(PARTICLES)), rows, num_parts)
+
+
+def sum_particles(function: Callable[[Array], PyTree], rows: Array) -> PyTree:
+    """Sum a function of some rows over all rows, each device over its share; rows of zeros must add nothing."""
+    num_parts = axis_size(PARTICLES)
+    if num_parts == 1:
+        return function(rows)
+    summed = _over_mesh(lambda rows: jax.lax.psum(function(rows), PARTICLES), P(PARTICLES), out=P())
+    return summed(_padded(rows, num_parts, "constant"))
+
+
+def split_scores(function: Callable[[Particles, Batch | None], PyTree], particles: Particles, rows: Batch | None) -> PyTree:
+    """Evaluate densities and scores at all particles, each device for its share of the particles and of the rows.
+
+    The estimate from a batch is the mean of the estimates from its equal parts; rows that do not divide evenly are a part of
+    their own, taken on every device.
+    """
+    num_parts = axis_size(DATA)
+    if num_parts == 1 or rows is None:
+        return split_particles(lambda x: function(x, rows), particles)
+    num_rows = len(jax.tree.leaves(rows)[0])
+    even = num_rows // num_parts * num_parts
+    estimates = []
+    if even:
+        shared = jax.tree.map(lambda leaf: leaf[:even], rows)
+        averaged = _over_mesh(lambda x, part: jax.lax.pmean(function(x, part), DATA), (P(PARTICLES), P(DATA)))
+        estimates.append((even, _gathered(averaged, particles, axis_size(PARTICLES), shared)))
+    if even < num_rows:
+        rest = jax.tree.map(lambda leaf: leaf[even:], rows)
+        estimates.append((num_rows - even, split_particles(lambda x: function(x, rest), particles)))
+    return jax.tree.map(
+        lambda *leaves: sum(
+            count / num_rows * leaf for (count, _), leaf in zip(estimates, leaves, strict=True)
+        ),
+        *(estimate for _, estimate in estimates),
+    )
+
+
+def replicate(tree: PyTree) -> PyTree:
+    """Put every array of a tree on every device of the current mesh."""
+    return jax.tree.map(lambda leaf: _put(leaf, P()) if isinstance(leaf, jax.Array) else leaf, tree)
+
+
+def place_rows(tree: PyTree, axis: int = 0) -> PyTree:
+    """Put arrays on the current mesh with the rows along `axis` split over `data`, or whole where they do not divide evenly."""
+    num_parts = axis_size(DATA)
+
+    def place(leaf):
+        even = leaf.shape[axis] % num_parts == 0
+        return _put(leaf, P(*[None] * axis, DATA) if num_parts > 1 and even else P())
+
+    return jax.tree.map(place, tree)
+
+
+def same_everywhere(tree: PyTree) -> PyTree:
+    """Say to the compiler that every device of the current mesh holds all of these arrays."""
+    if jax.sharding.get_abstract_mesh().empty:
+        return tree
+    return jax.tree.map(
+        lambda leaf: jax.lax.with_sharding_constraint(leaf, P()) if isinstance(leaf, jax.Array) else leaf, tree
+    )
+
+
+def bring_home(tree: PyTree) -> PyTree:
+    """Return arrays that are the same on every device as plain arrays on the first device of this process."""
+
+    def bring(leaf):
+        if not isinstance(leaf, jax.Array) or len(leaf.sharding.device_set) == 1:
+            return leaf
+        return jnp.asarray(np.asarray(leaf))
+
+    return jax.tree.map(bring, tree)
+
+
+def agree(*values: float) -> tuple[float, ...]:
+    """Return what the first process says: clocks differ, and processes must take the same decisions."""
+    if jax.process_count() == 1:
+        return values
+    from jax.experimental import multihost_utils
+
+    return tuple(float(v) for v in multihost_utils.broadcast_one_to_all(np.asarray(values, np.float32)))
+
+
+def _over_mesh(function, specs, out=P(PARTICLES)) -> Callable[..., Any]:
+    # Without checks of what varies over the mesh: they would sum gradients over `data` on their own.
+    return jax.shard_map(function, in_specs=specs, out_specs=out, check_vma=False)
+
+
+def _gathered(function, rows, num_parts, *others):
+    results = function(_padded(rows, num_parts, "edge"), *others)
+    return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, P())[: len(rows)], results)
+
+
+def _padded(rows, num_parts, mode):
+    return jnp.pad(rows, [(0, -len(rows) % num_parts)] + [(0, 0)] * (rows.ndim - 1), mode=mode)
+
+
+def _put(leaf, spec):
+    current = jax.sharding.get_mesh()
+    if current.empty:
+        return jnp.asarray(leaf)
+    if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        data = _put(jax.random.key_data(leaf), spec)
+        return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
+    host = np.asarray(leaf)  # not device_put: it would compare the array over all processes
+    return jax.make_array_from_callback(host.shape, NamedSharding(current, spec), lambda index: host[index])
