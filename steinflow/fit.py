@@ -214,6 +214,7 @@ def _result(run, state, step, status, history, seconds) -> Result:
         scores=scores,
         log_densities=log_densities,
         num_chains=draws.num_chains,
+        target=run.target.target,
         info={
             "method": type(run.method).__name__,
             "num_steps": step,

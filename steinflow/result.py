@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,8 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from steinflow.diagnostics import dispersion_of
+from steinflow.inference_data import inference_data
 from steinflow.kernels import IMQ
 from steinflow.stein import ksd_squared
+from steinflow.targets import Labels, Target
 from steinflow.typing import Array, Params, Particles, PyTree, Scores, Weights
 
 Status = Literal["converged", "step limit", "interrupted", "non-finite", "collapsed"]
@@ -43,6 +45,7 @@ class Result:
         log_densities: the log density there, up to a constant.
         num_chains: how many chains the particles form, one after the other.
         info: method, versions, seconds and the like, all plain values.
+        target: what was inferred; neither saved nor pickled, because it may hold code and all the data.
     """
 
     particles: Params
@@ -54,6 +57,10 @@ class Result:
     log_densities: Array
     num_chains: int
     info: Mapping[str, Any]
+    target: Target | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    def __getstate__(self):
+        return {**self.__dict__, "target": None}
 
     def __len__(self) -> int:
         return len(self.unconstrained)
@@ -89,15 +96,41 @@ class Result:
         """Return a table of every parameter with KSD, dispersion and outcome; it prints itself."""
         return Summary.of(self)
 
-    def to_arviz(self):
-        """Return `arviz.InferenceData` with the groups posterior and sample_stats."""
-        import warnings
+    def to_arviz(
+        self,
+        *,
+        target: Target | None = None,
+        log_likelihood: bool = True,
+        posterior_predictive: bool = True,
+        dims: Mapping[str, Sequence[str | None]] | None = None,
+        coords: Mapping[str, Sequence] | None = None,
+        key: int = 0,
+    ):
+        """Return `arviz.InferenceData` with posterior and sample_stats, and what the target knows about its data.
 
-        with warnings.catch_warnings():  # ArviZ announces its next major version on import
-            warnings.simplefilter("ignore", FutureWarning)
-            import arviz
-        datasets = self._datasets()
-        return arviz.InferenceData(posterior=datasets["posterior"], sample_stats=datasets["sample_stats"])
+        NumPyro and PyMC models, networks and `sf.Posterior` add log_likelihood, posterior_predictive and observed_data, as far
+        as they have them, and names for axes.
+
+        Args:
+            target: what was inferred, for a result that was read from disk; `fit` keeps it otherwise.
+            log_likelihood: whether to add that group, of size particles x observations.
+            posterior_predictive: whether to add that group, of the same size.
+            dims: names of the axes of variables, before those of the target.
+            coords: names of the places on axes, before those of the target.
+            key: seeds the predictive draws.
+        """
+        return inference_data(
+            self.particles,
+            dict(_named(self.particles)),
+            {"lp": self.log_densities},
+            target=target or self.target,
+            num_chains=self.num_chains,
+            weights=self.weights,
+            labels=Labels(dims or {}, coords or {}),
+            log_likelihood=log_likelihood,
+            posterior_predictive=posterior_predictive,
+            key=key,
+        )
 
     def save(self, path: str | Path) -> Path:
         """Write everything to a netCDF file, which executes nothing when it is read; `sf.load` brings it back."""

@@ -11,8 +11,10 @@ PACKAGE = Path(__file__).parents[1] / "steinflow"
 # From the top down; a package stands for all of its modules.
 CORE = [
     "typing",
+    "sharding",
     "transforms",
     "batches",
+    "streams",
     "targets",
     "bandwidths",
     "kernels",
@@ -20,11 +22,11 @@ CORE = [
     "metrics",
     "optimizers",
     "diagnostics",
+    "inference_data",
     "result",
     "methods",
     "stopping",
     "fit",
-    "sharding",
 ]
 LAYERS = [
     *CORE,

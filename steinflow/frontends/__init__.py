@@ -1,0 +1,1 @@
+"""Targets from other libraries: NumPyro and PyMC models, neural-network modules, scores computed outside JAX."""
