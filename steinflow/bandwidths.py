@@ -25,8 +25,8 @@ class Median(Bandwidth):
     r"""The paper's rule, $h = \mathrm{med}^2 / \log n$: $\sum_j k(x_i, x_j) \approx n \exp(-\mathrm{med}^2/h) = 1$.
 
     `med` is the median distance over the pairs i < j: exact for up to 362 particles, beyond that over a fixed
-    sample of pairs, within 1%. One particle, or particles that all coincide, have no distance: h = 1,
-    which makes the kernel 1 and its gradient 0.
+    sample of pairs, within 1%. One particle, or particles most of which coincide, have no distance: h = 1, which
+    makes the kernel 1 and its gradient 0 where they coincide.
     """
 
     def __call__(self, particles):
@@ -73,9 +73,12 @@ def median_distance(particles: Particles) -> Scalar:
 
     products = jnp.einsum("gid,gjd->gij", groups, groups, precision="highest")
     squared_norms = jnp.sum(groups**2, axis=-1)
-    squares = squared_norms[:, :, None] + squared_norms[:, None, :] - 2 * products
+    sums = squared_norms[:, :, None] + squared_norms[:, None, :]
+    squares = sums - 2 * products
+    # Particles that coincide must not get a bandwidth out of rounding errors.
+    squares = jnp.where(squares > 16 * jnp.finfo(sums.dtype).eps * sums, squares, 0.0)
     # A particle's distance to itself is not a pair: out of sight.
-    squares = jnp.where(jnp.eye(group_size, dtype=bool), jnp.inf, jnp.maximum(squares, 0.0))
+    squares = jnp.where(jnp.eye(group_size, dtype=bool), jnp.inf, squares)
     num_pairs = num_groups * group_size * (group_size - 1)  # each pair twice, so always even
 
     lower = _order_statistic(squares, (num_pairs // 2 + 1) // 2 * 2 - 1, tolerance)
@@ -91,9 +94,14 @@ def _order_statistic(values: Array, rank: int, tolerance: float) -> Scalar:
     """Return the `rank`-th smallest finite value (1 is the smallest) by counting, not by sorting.
 
     Keeps a bracket `count(<= low) < rank <= count(<= high)`, narrowed in turn by interpolation (fast on smooth
-    distributions) and by bisection (safe on all others), until one distinct value is left inside it or it is narrow
-    enough.
+    distributions) and by bisection of the floating-point numbers inside it (safe on all others: there are only 2^32),
+    until one distinct value is left inside it or it is narrow enough.
     """
+    bits = jnp.int32 if values.dtype == jnp.float32 else jnp.int64
+
+    def place(value):
+        """Nonnegative floats are in the order of their bits."""
+        return jax.lax.bitcast_convert_type(jnp.maximum(value, 0.0), bits)
 
     def count(threshold):
         # In floating point: this sum vectorises, an integer one does not.
@@ -102,8 +110,12 @@ def _order_statistic(values: Array, rank: int, tolerance: float) -> Scalar:
     def narrow(state):
         low, high, count_low, count_high, turn = state
         fraction = (rank - 0.5 - count_low) / (count_high - count_low)
-        fraction = jnp.where(turn % 3 == 2, 0.5, fraction).astype(values.dtype)
-        middle = low + fraction * (high - low)
+        halfway = place(low) + (place(high) - place(low)) // 2
+        middle = jnp.where(
+            turn % 3 == 2,
+            jax.lax.bitcast_convert_type(halfway, values.dtype),
+            low + fraction.astype(values.dtype) * (high - low),
+        )
         count_middle = count(middle)
         above = count_middle >= rank
         return (
@@ -116,8 +128,8 @@ def _order_statistic(values: Array, rank: int, tolerance: float) -> Scalar:
 
     def unfinished(state):
         low, high, count_low, count_high, turn = state
-        wide = high - low > tolerance * high
-        return wide & (count_high - count_low > 2) & (turn < 64)
+        wide = (high - low > tolerance * high) & (place(high) - place(low) > 1)
+        return wide & (count_high - count_low > 2) & (turn < 200)
 
     largest = jnp.max(jnp.where(jnp.isfinite(values), values, 0.0))
     count_all = count(largest)

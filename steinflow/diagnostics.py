@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from steinflow.kernels import IMQ, Kernel, as_kernel
 from steinflow.stein import ksd_squared, stein_kernel_rows
@@ -60,6 +61,8 @@ def goodness_of_fit(
     points, scores = _points_and_scores(target, particles)
     if len(points) < 2:
         raise ValueError("The goodness-of-fit test needs at least two particles.")
+    if num_bootstrap < 1:
+        raise ValueError(f"num_bootstrap must be at least 1; got {num_bootstrap}.")
     statistic, p_value = _bootstrap(points, scores, as_kernel(kernel), num_bootstrap, as_key(key))
     return GoodnessOfFit(float(statistic), float(p_value))
 
@@ -78,7 +81,8 @@ def _bootstrap(points, scores, kernel, num_bootstrap, key):
     sums, contributions = jax.lax.map(lambda i: block(i[None]), jnp.arange(n), batch_size=512)
     statistic = jnp.sum(sums) / (n * (n - 1))
     null = jnp.sum(contributions, axis=(0, 2))
-    return statistic, jnp.mean(null >= statistic)
+    # The observed statistic counts as one of the sample: a p-value is never zero.
+    return statistic, (1 + jnp.sum(null >= statistic)) / (1 + num_bootstrap)
 
 
 def dispersion(target: Target | Callable[[Params], Scalar], particles: Params) -> Array:
@@ -94,25 +98,31 @@ def dispersion(target: Target | Callable[[Params], Scalar], particles: Params) -
 
 def dispersion_of(particles: Particles, scores: Scores, weights: Array | None = None) -> Array:
     """Return the dispersion of points with known scores."""
-    weights = jnp.full(len(particles), 1 / len(particles)) if weights is None else weights
+    weights = jnp.full(len(particles), 1 / len(particles), particles.dtype) if weights is None else weights
     return -weights @ ((particles - weights @ particles) * scores)
 
 
 def as_key(key: int | PRNGKeyArray) -> PRNGKeyArray:
     """Accept a JAX key, old or new, or an int."""
-    if isinstance(key, int):
-        return jax.random.key(key)
-    key = jnp.asarray(key)
-    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
-        return key
-    if key.dtype == jnp.uint32 and key.ndim == 1:
-        return jax.random.wrap_key_data(key)
-    raise TypeError(f"key is an int or a JAX random key such as jax.random.key(0); got {key!r}.")
+    if isinstance(key, int | np.integer):
+        return jax.random.key(int(key))
+    if isinstance(key, np.ndarray | jax.Array):
+        if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.ndim == 0:
+            return jnp.asarray(key)
+        if key.dtype == jnp.uint32 and key.ndim == 1:
+            return jax.random.wrap_key_data(key)
+    raise TypeError(f"key is an int or one JAX random key such as jax.random.key(0); got {key!r}.")
 
 
 def _points_and_scores(target, particles):
     flat, points = flatten(as_target(target), particles)
-    return points, _scores(flat, points)
+    scores = _scores(flat, points)
+    if lost := int(jnp.sum(~jnp.all(jnp.isfinite(scores), axis=1))):
+        raise ValueError(
+            f"The score is not finite at {lost} of {len(points)} particles, so they say nothing about the target. "
+            "Leave them out, or write the log density with log-space functions (jax.nn.log_sigmoid, ...)."
+        )
+    return points, scores
 
 
 _scores = eqx.filter_jit(lambda flat, points: flat.scores(points))

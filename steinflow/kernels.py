@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 
 from steinflow.bandwidths import Bandwidth, Fixed, Median
 from steinflow.typing import Array, Particles, Point, Scalar
@@ -124,16 +125,14 @@ class Linear(Kernel):
         particles = jax.lax.stop_gradient(particles)
         center = jnp.mean(particles, axis=0)
         deviations = particles - center
-        if len(particles) == 1:  # no spread: only the constant is left of the kernel
-            precision = jnp.zeros_like(center)
-            precision = precision if self.covariance == "diagonal" else jnp.diag(precision)
-        elif self.covariance == "diagonal":
-            variances = jnp.mean(deviations**2, axis=0)
-            precision = jnp.where(variances > 0, 1 / variances, 0.0)
+        variances = jnp.mean(deviations**2, axis=0)
+        # Directions without spread, up to the rounding of the mean, get no weight: only the constant 1 is left there.
+        spread = jnp.sqrt(variances) > 16 * jnp.finfo(center.dtype).eps * jnp.abs(center)
+        if self.covariance == "diagonal":
+            precision = jnp.where(spread, 1 / jnp.where(spread, variances, 1.0), 0.0)
         else:
-            # Directions without spread get no weight, as in the diagonal case.
-            covariance = deviations.T @ deviations / len(particles)
-            precision = jnp.linalg.pinv(covariance, hermitian=True)
+            deviations = jnp.where(spread, deviations, 0.0)
+            precision = jnp.linalg.pinv(deviations.T @ deviations / len(particles), hermitian=True)
         return Linear(self.covariance, center, precision)
 
 
@@ -142,6 +141,12 @@ class Scaled(Kernel):
 
     factor: Array | float
     kernel: Kernel
+
+    def __check_init__(self):
+        if isinstance(self.factor, Kernel) or jnp.shape(self.factor) != ():
+            raise TypeError(f"A kernel is scaled by a positive number, as in 0.1 * sf.Linear(); got {self.factor!r}.")
+        if not isinstance(self.factor, Tracer) and not self.factor > 0:  # NaN is not
+            raise ValueError(f"A kernel is scaled by a positive number; got {self.factor}.")
 
     def __call__(self, x, y):
         return self.factor * self.kernel(x, y)
@@ -175,6 +180,8 @@ def as_kernel(kernel: Kernel | Callable[[Point, Point], Scalar]) -> Kernel:
     """Accept a kernel, or a plain function of two points."""
     if isinstance(kernel, Kernel):
         return kernel
+    if isinstance(kernel, type) and issubclass(kernel, Kernel):
+        raise TypeError(f"{kernel.__name__} is a class of kernels: pass one of them, {kernel.__name__}().")
     if callable(kernel):
         return Function(kernel)
     raise TypeError(

@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 
 from steinflow.kernels import Kernel, Linear, Radial, Scaled, Sum, as_kernel
+from steinflow.sharding import split_particles
 from steinflow.typing import Array, Direction, Particles, Point, Scalar, Scores
 
 # A block is a few MB of pairs: large enough for the matrix product, small enough for the cache.
@@ -109,7 +110,7 @@ def _autodiff_direction(particles, scores, kernel, at):
         values, gradients = value_and_grad(particles, y)
         return values @ scores + jnp.sum(gradients, axis=0)
 
-    return jax.lax.map(row, at) / len(particles)
+    return split_particles(lambda at: jax.lax.map(row, at), at) / len(particles)
 
 
 def ksd_squared(
@@ -125,6 +126,10 @@ def ksd_squared(
     U statistic leaves out i = j: unbiased, it may be negative.
     """
     n = len(particles)
+    if statistic not in ("U", "V"):
+        raise ValueError(f"statistic is 'U' or 'V'; got {statistic!r}.")
+    if statistic == "U" and n == 1:
+        raise ValueError("The U statistic is a mean over pairs of particles: it needs at least two.")
     weights = jnp.full(n, 1 / n, particles.dtype) if weights is None else weights
     kernel = as_kernel(kernel).adapt(particles)
     rows = stein_kernel_rows(particles, scores, kernel)
@@ -132,8 +137,6 @@ def ksd_squared(
     total = weights @ _by_blocks(lambda indices: rows(indices) @ weights, jnp.arange(n), n)
     if statistic == "V":
         return jnp.maximum(total, 0.0)
-    if statistic != "U":
-        raise ValueError(f"statistic is 'U' or 'V'; got {statistic!r}.")
     own = jax.vmap(lambda x, s: _stein_kernel(x, s, x, s, kernel))(particles, scores)
     return (total - jnp.sum(weights**2 * own)) / (1 - jnp.sum(weights**2))
 
@@ -194,7 +197,11 @@ def _with_two_derivatives(profile, t):
 
 
 def _by_blocks(function, rows, num_columns):
-    """Apply a function of some rows to all rows, a block at a time where the pairs are many."""
+    """Apply a function of some rows to all rows, a block at a time where the pairs are many, on all devices of the mesh."""
+    return split_particles(lambda rows: _own_blocks(function, rows, num_columns), rows)
+
+
+def _own_blocks(function, rows, num_columns):
     n = len(rows)
     if n * num_columns <= _UNBLOCKED_PAIRS:
         return function(rows)

@@ -30,6 +30,10 @@ class Converged(StoppingRule):
     improvement: float = 0.05
     dispersion_tolerance: float = 0.1
 
+    def __check_init__(self):
+        if self.patience < 1:
+            raise ValueError(f"patience is a number of records, at least 1; got {self.patience}.")
+
     def __call__(self, history):
         ksd = np.asarray(history["ksd"])
         if len(ksd) <= self.patience or not np.isfinite(ksd[-1]):

@@ -12,10 +12,12 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from steinflow import transforms
+from steinflow import sharding, transforms
 from steinflow.batches import batch_indices
+from steinflow.streams import HostData, Stream, as_data
 from steinflow.typing import (
     Array,
     Batch,
@@ -62,8 +64,35 @@ class Target(eqx.Module):
             "of particles, or give the target a prior: Density(..., prior=lambda key: one_draw)."
         )
 
+    def sample(self, key: PRNGKeyArray) -> Params:
+        """Draw one exact sample, in the user's space, where that is possible."""
+        raise ValueError(
+            "This target cannot be sampled exactly. Use sf.NUTS() or sf.SVGD(), or give the draws yourself: "
+            "sf.MonteCarlo(lambda key: one_draw)."
+        )
+
+    def laplacian(self, params: Params) -> Scalar:
+        """Return the trace of the Hessian of log p at unconstrained `params`: by autodiff, unless a target knows better."""
+        x, unravel = ravel_pytree(params)
+        score = jax.grad(lambda x: self.log_density(unravel(x)))
+        basis = jnp.eye(len(x), dtype=x.dtype)
+        return jnp.sum(jax.vmap(lambda e: e @ jax.jvp(score, (x,), (e,))[1])(basis))
+
     def minibatch(self, key: PRNGKeyArray, step: Array) -> Batch | None:
         """Return the rows of the data that step number `step` sees; None stands for all of them."""
+        return None
+
+    @property
+    def host_data(self) -> HostData | None:
+        """The data, where they stay on the host and batches are fed from there; `minibatch` is not called then."""
+        return None
+
+    def batch_shape(self) -> Batch | None:
+        """Return the shapes of a batch, where there is no log density without one."""
+        return None
+
+    def rows(self, batch: Batch | None) -> Batch | None:
+        """Return the rows whose terms add up to the log density, for devices to share; None where it has no such terms."""
         return None
 
     def observed(self) -> Mapping[str, Array]:
@@ -136,6 +165,15 @@ class Density(ConstrainedTarget):
         return _as_scalar(self.function(params), "log density")
 
 
+def _as_rows(data: Batch) -> Batch:
+    try:
+        return as_data(data)
+    except TypeError as error:
+        raise TypeError(
+            "data must be arrays of numbers, in any pytree; encode text and categories as numbers first."
+        ) from error
+
+
 class Posterior(ConstrainedTarget):
     r"""Prior times likelihood of data, on all rows or on minibatches.
 
@@ -145,7 +183,8 @@ class Posterior(ConstrainedTarget):
     Args:
         log_prior: takes one particle to its log prior density.
         log_likelihood: takes one particle and rows of the data to one value per row.
-        data: a pytree of arrays with the same leading axis.
+        data: a pytree of arrays with the same leading axis. Arrays of `numpy.memmap`, HDF5 or Zarr stay on disk, and
+            are read by batches; so are those in `sf.Mapped(...)`. `sf.Stream(...)` takes batches from anywhere.
         batch_size: rows per step; all of them if not given.
         prior: takes a key to one starting particle.
         constraints: as for `Density`.
@@ -153,28 +192,59 @@ class Posterior(ConstrainedTarget):
 
     log_prior: Callable[[Params], Scalar]
     log_likelihood: Callable[[Params, Batch], Array]
-    data: Batch = eqx.field(converter=lambda data: jax.tree.map(jnp.asarray, data))
+    data: Batch = eqx.field(converter=_as_rows)
     batch_size: int | None = None
 
     def __check_init__(self):
+        if isinstance(self.data, HostData):
+            if self.batch_size is None and not isinstance(self.data, Stream):
+                raise ValueError(
+                    "Data that stay on the host are read by batches: pass Posterior(..., batch_size=256), say; or load "
+                    "them, as with np.asarray, if they fit in memory."
+                )
+            self._check_batch_size()
+            return
         lengths = {jnp.shape(leaf)[0] if jnp.ndim(leaf) else None for leaf in jax.tree.leaves(self.data)}
+        if lengths == {0}:
+            raise ValueError("data has no rows. Without data the posterior is the prior: use sf.Density(log_prior).")
         if len(lengths) != 1 or None in lengths:
             raise ValueError(
                 "All arrays in data need the same leading axis, one entry per row; "
                 f"got lengths {sorted(map(str, lengths))}."
             )
-        if self.batch_size is not None and not 1 <= self.batch_size <= self.num_data:
+        self._check_batch_size()
+
+    def _check_batch_size(self):
+        if self.batch_size is None:
+            return
+        if not isinstance(self.batch_size, int) or not 1 <= self.batch_size <= self.num_data:
             raise ValueError(
-                f"batch_size must lie between 1 and the {self.num_data} rows of the data; got {self.batch_size}."
+                f"batch_size must be an int between 1 and the {self.num_data} rows of the data; "
+                f"got {self.batch_size!r}."
             )
 
     @property
     def num_data(self) -> int:
         """The number of rows, N."""
-        return len(jax.tree.leaves(self.data)[0])
+        return self.data.num_data if isinstance(self.data, HostData) else len(jax.tree.leaves(self.data)[0])
+
+    @property
+    def host_data(self):
+        return self.data if isinstance(self.data, HostData) else None
+
+    def batch_shape(self):
+        return None if self.host_data is None else self.host_data.batch_shape(self.batch_size)
+
+    def rows(self, batch):
+        if batch is None and self.host_data is not None:
+            raise ValueError(
+                "The data of this posterior stay on the host, so its log density needs a batch. To look at all rows, make a "
+                "second Posterior of arrays in memory."
+            )
+        return self.data if batch is None else batch
 
     def user_log_density(self, params, batch):
-        rows = self.data if batch is None else batch
+        rows = self.rows(batch)
         num_rows = len(jax.tree.leaves(rows)[0])
         values = self.log_likelihood(params, rows)
         if jnp.shape(values) != (num_rows,):
@@ -186,16 +256,20 @@ class Posterior(ConstrainedTarget):
         return log_prior + self.num_data / num_rows * jnp.sum(values)
 
     def minibatch(self, key, step):
-        if self.batch_size is None:
+        if self.batch_size is None or self.host_data is not None:
             return None
         rows = batch_indices(key, step, num_data=self.num_data, batch_size=self.batch_size)
         return jax.tree.map(lambda leaf: leaf[rows], self.data)
 
     def observed(self):
+        if self.host_data is not None:
+            return {}
         leaves = jax.tree_util.tree_leaves_with_path(self.data)
         return {jax.tree_util.keystr(path, simple=True, separator=".") or "data": leaf for path, leaf in leaves}
 
     def log_likelihoods(self, particles):
+        if self.host_data is not None:
+            return {}
         return {"likelihood": jax.vmap(self.log_likelihood, in_axes=(0, None))(particles, self.data)}
 
 
@@ -212,11 +286,19 @@ class FlatTarget(eqx.Module):
 
     def log_densities_and_scores(self, particles: Particles, batch: Batch | None = None) -> tuple[Weights, Scores]:
         """Return log p and its gradient at every particle."""
-        return jax.vmap(jax.value_and_grad(self.log_density), in_axes=(0, None))(particles, batch)
+        evaluate = jax.vmap(jax.value_and_grad(self.log_density), in_axes=(0, None))
+        rows = self.target.rows(batch)
+        if rows is None:
+            return sharding.split_particles(lambda x: evaluate(x, batch), particles)
+        return sharding.split_scores(evaluate, particles, rows)
 
     def scores(self, particles: Particles, batch: Batch | None = None) -> Scores:
         """Return the gradient of log p at every particle."""
         return self.log_densities_and_scores(particles, batch)[1]
+
+    def laplacian(self, x: Point) -> Scalar:
+        """Return the trace of the Hessian of log p at x."""
+        return self.target.laplacian(self.unravel(x))
 
     def minibatch(self, key: PRNGKeyArray, step: Array) -> Batch | None:
         """Return the rows of the data that this step sees."""
@@ -235,22 +317,34 @@ def flatten(target: Target, particles: Params) -> tuple[FlatTarget, Particles]:
     if len(lengths) != 1 or 0 in lengths:
         raise ValueError(
             "particles needs a leading axis of at least one particle, the same in every array; "
-            f"got shapes {[leaf.shape for leaf in leaves]}. A single particle x goes in as x[None]."
+            f"got shapes {[leaf.shape for leaf in leaves][:10]}. A single particle x goes in as x[None], and nested "
+            "lists of numbers as np.array(x)."
         )
     unconstrained = jax.vmap(target.unconstrain)(particles)
     _, unravel = ravel_pytree(jax.tree.map(lambda leaf: leaf[0], unconstrained))
     matrix = jax.vmap(lambda params: ravel_pytree(params)[0])(unconstrained)
     if matrix.shape[1] == 0:
         raise ValueError("particles have no coordinates: there is nothing to infer.")
-    outside = int(jnp.sum(~jnp.all(jnp.isfinite(matrix), axis=1)))
-    if outside:
-        raise ValueError(
-            f"{outside} of {len(matrix)} starting particles are not finite or lie outside their constraints. "
-            "Start from points inside the support."
-        )
     flat = FlatTarget(target, unravel, matrix.shape[1])
-    jax.eval_shape(flat.log_density, matrix[0])  # errors of the user's function speak here, not mid-run
+    if outside := int(jnp.sum(~jnp.all(jnp.isfinite(matrix), axis=1))):
+        raise ValueError(
+            f"{outside} of {len(matrix)} particles are not finite or lie outside their constraints. "
+            "Give points inside the support."
+        )
+    _check_log_density(flat, matrix[0])
     return flat, matrix
+
+
+def _check_log_density(flat: FlatTarget, point: Point) -> None:
+    """Let errors of the user's function speak here, not mid-run."""
+    try:
+        jax.eval_shape(flat.log_density, point, flat.target.batch_shape())
+    except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
+        error.add_note(
+            "The log density is compiled and differentiated by JAX: write it with jax.numpy in place of numpy, scipy "
+            "or math, and with jnp.where in place of if."
+        )
+        raise
 
 
 def as_target(target: Target | Callable[[Params], Scalar]) -> Target:
@@ -266,7 +360,10 @@ def as_target(target: Target | Callable[[Params], Scalar]) -> Target:
 
 
 def _as_float(leaf) -> Array:
-    array = jnp.asarray(leaf)
+    try:
+        array = jnp.asarray(leaf)
+    except TypeError as error:
+        raise TypeError(f"particles must be arrays of real numbers; got {leaf!r}.") from error
     if jnp.issubdtype(array.dtype, jnp.floating):
         return array
     if jnp.issubdtype(array.dtype, jnp.integer) or array.dtype == bool:
@@ -275,9 +372,15 @@ def _as_float(leaf) -> Array:
 
 
 def _as_scalar(value, name) -> Scalar:
+    if not isinstance(value, float | int | jax.Array | np.ndarray | np.generic):
+        raise TypeError(
+            f"The {name} of one particle must be a single number; got {value!r}. Does the function return its value?"
+        )
     if jnp.shape(value) != ():
         raise ValueError(
             f"The {name} of one particle must be a single number; got shape {jnp.shape(value)}. "
             "The function sees ONE particle, without the leading axis: sum over its coordinates."
         )
-    return value
+    if not jnp.issubdtype(jnp.result_type(value), jnp.floating):
+        raise TypeError(f"The {name} must be a real number that can be differentiated; got {jnp.result_type(value)}.")
+    return jnp.asarray(value)

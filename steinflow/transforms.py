@@ -25,12 +25,19 @@ def constrain(constraints: PyTree, params: Params) -> tuple[Params, Scalar | flo
 
 
 def unconstrain(constraints: PyTree, params: Params) -> Params:
-    """Take one particle from the user's space to the unconstrained one."""
+    """Take one particle from the user's space to the unconstrained one; NaN stands for a point outside."""
     if constraints is None:
         return params
     leaves, structure = jax.tree.flatten(params)
     bijections = _bijections(constraints, params)
-    return jax.tree.unflatten(structure, [b.inv(y) for b, y in zip(bijections, leaves, strict=True)])
+    return jax.tree.unflatten(structure, [_inverse(b, y) for b, y in zip(bijections, leaves, strict=True)])
+
+
+def _inverse(bijection, y):
+    x = bijection.inv(y)
+    # Some bijections take a point outside of the support to a finite one: only the way back shows it.
+    back = bijection(x)
+    return jnp.where(jnp.allclose(back, y, rtol=1e-2, atol=1e-3), x, jnp.nan)
 
 
 def _bijections(constraints, params):
