@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -138,12 +138,17 @@ class Result:
 
         path = Path(path)
         unfinished = path.with_name(path.name + ".unfinished")  # a crash leaves the old file whole
-        xarray.DataTree.from_dict(self._datasets()).to_netcdf(unfinished, engine="h5netcdf")
-        unfinished.replace(path)
+        try:
+            xarray.DataTree.from_dict(self._datasets()).to_netcdf(unfinished, engine="h5netcdf")
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
         return path
 
     def _equal_or_given(self) -> Array:
-        return jnp.full(len(self), 1 / len(self)) if self.weights is None else self.weights
+        if self.weights is None:
+            return jnp.full(len(self), 1 / len(self), self.unconstrained.dtype)
+        return self.weights
 
     def _datasets(self) -> dict:
         import xarray
@@ -157,7 +162,7 @@ class Result:
         def own_dims(name, values):
             return [f"{name}_dim_{axis}" for axis in range(np.ndim(values) - 1)]
 
-        posterior = {name: by_draw(values, own_dims(name, values)) for name, values in _named(self.particles)}
+        posterior = {name: by_draw(values, own_dims(name, values)) for name, values in _variables(self.particles)}
         statistics = {"lp": by_draw(self.log_densities)}
         if self.weights is not None:
             statistics["weight"] = by_draw(self.weights)
@@ -167,7 +172,7 @@ class Result:
         }
         history = {
             name: (("record", *own_dims(name, values)), np.asarray(values))
-            for name, values in _named(dict(self.history))
+            for name, values in _variables(dict(self.history))
         }
         attributes = {
             "outcome": json.dumps(dataclasses.asdict(self.outcome)),
@@ -196,20 +201,22 @@ def load(path: str | Path) -> Result:
 
     with xarray.open_datatree(path, engine="h5netcdf") as tree:
         tree = tree.load()
+    if not {"posterior", "sample_stats", "unconstrained", "history"} <= set(tree.children):
+        raise ValueError(f"{path} is not a result of steinflow: it has the groups {sorted(tree.children)}.")
 
-    def arrays(group, *, flatten_draws=True):
+    def arrays(group):
         return {
-            name: jnp.asarray(values.values.reshape(-1, *values.shape[2:]) if flatten_draws else values.values)
+            name: jnp.asarray(values.values.reshape(-1, *values.shape[2:]))
             for name, values in tree[group].data_vars.items()
         }
 
     attributes = tree["posterior"].attrs
-    statistics, internals = arrays("sample_stats"), arrays("unconstrained")
+    statistics, internals, history = arrays("sample_stats"), arrays("unconstrained"), tree["history"].data_vars
     structures = {name: json.loads(attributes[name]) for name in ("structure", "history_structure")}
     return Result(
         particles=_rebuild(structures["structure"], arrays("posterior")),
         weights=statistics.get("weight"),
-        history=_rebuild(structures["history_structure"], arrays("history", flatten_draws=False)),
+        history=_rebuild(structures["history_structure"], {name: values.values for name, values in history.items()}),
         outcome=Outcome(**json.loads(attributes["outcome"])),
         unconstrained=internals["x"],
         scores=internals["score"],
@@ -288,26 +295,46 @@ def _named(tree) -> list[tuple[str, Any]]:
     return [(jax.tree_util.keystr(path, simple=True, separator=".") or "x", leaf) for path, leaf in leaves]
 
 
-def _structure(tree, prefix=""):
-    """Describe the containers of a tree in JSON; leaves are their names."""
-    children, _ = jax.tree_util.default_registry.flatten_one_level_with_keys(tree) or (
-        None,
-        None,
-    )
-    if children is None:
-        return prefix or "x"
-    inner = {}
-    for path_entry, child in children:
-        key = jax.tree_util.keystr((path_entry,), simple=True)
-        inner[key] = _structure(child, f"{prefix}.{key}" if prefix else key)
+def _variables(tree) -> list[tuple[str, Any]]:
+    """Every array of a tree with the name of its variable in a file: unique, and without a slash."""
+    taken = {"chain", "draw", "record"}  # names of axes
+    variables = []
+    for name, leaf in _named(tree):
+        name = name.replace("/", ".")
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        variables.append((name, leaf))
+    return variables
+
+
+def _structure(tree, names: Iterator[str] | None = None):
+    """Describe the containers of a tree in JSON; leaves are the names of their variables."""
+    names = (name for name, _ in _variables(tree)) if names is None else names
+    if tree is None:
+        return {"kind": "none", "children": []}
+    one_level = jax.tree_util.default_registry.flatten_one_level_with_keys(tree)
+    if one_level is None:
+        return next(names)
+    children = []
+    for entry, child in one_level[0]:
+        key = entry.key if isinstance(entry, jax.tree_util.DictKey) and isinstance(entry.key, int | str) else None
+        key = jax.tree_util.keystr((entry,), simple=True) if key is None else key
+        children.append([key, _structure(child, names)])
     kind = {list: "list", tuple: "tuple"}.get(type(tree), "dict")
-    return {"kind": kind, "children": inner}
+    return {"kind": kind, "children": children}
 
 
 def _rebuild(structure, arrays):
     if isinstance(structure, str):
         return arrays[structure]
-    children = {key: _rebuild(child, arrays) for key, child in structure["children"].items()}
-    if structure["kind"] == "dict":
-        return children
-    return {"list": list, "tuple": tuple}[structure["kind"]](children.values())
+    children = {key: _rebuild(child, arrays) for key, child in structure["children"]}
+    match structure["kind"]:
+        case "none":
+            return None
+        case "dict":
+            return children
+        case "list":
+            return list(children.values())
+        case _:
+            return tuple(children.values())
