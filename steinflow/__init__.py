@@ -1,6 +1,6 @@
 """steinflow: from a log density to a posterior, by Stein variational gradient descent."""
 
-from steinflow import plots
+from steinflow import models, plots
 from steinflow.bandwidths import Fixed, Median
 from steinflow.diagnostics import dispersion, goodness_of_fit, ksd
 from steinflow.fit import fit
@@ -50,6 +50,7 @@ __all__ = [
     "goodness_of_fit",
     "ksd",
     "load",
+    "models",
     "plots",
     "stein_direction",
 ]

@@ -72,7 +72,7 @@ class Target(eqx.Module):
         )
 
     def laplacian(self, params: Params) -> Scalar:
-        """Return the trace of the Hessian of log p at unconstrained `params`: by autodiff, unless a target knows better."""
+        """Return the trace of the Hessian of log p at unconstrained `params`, by autodiff unless a target knows it."""
         x, unravel = ravel_pytree(params)
         score = jax.grad(lambda x: self.log_density(unravel(x)))
         basis = jnp.eye(len(x), dtype=x.dtype)

@@ -1,0 +1,159 @@
+"""Families of likelihoods: what the outputs of a model say about y. Any model takes any family."""
+
+import abc
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import ArrayLike
+
+from steinflow.typing import Array, PRNGKeyArray, Scalar
+
+
+class Family(eqx.Module):
+    """The distribution of y given the outputs of a model, which are real numbers without constraints.
+
+    To add one: say how y is checked and encoded, its log density for every row, its mean, and how it is drawn.
+    A family with `noisy = True` gets a precision gamma, with a Gamma prior.
+    """
+
+    noisy: ClassVar[bool] = False
+    real_valued: ClassVar[bool] = False  # y may be shifted and scaled
+
+    @property
+    def num_outputs(self) -> int:
+        """How many outputs a row has; with one, outputs have no second axis."""
+        return 1
+
+    @abc.abstractmethod
+    def encode(self, y: ArrayLike) -> Array:
+        """Check the user's y and return it as `log_density` wants it."""
+
+    @abc.abstractmethod
+    def log_density(self, outputs: Array, y: Array, log_gamma: Scalar | None) -> Array:
+        """Return log p(y | outputs) for every row."""
+
+    @abc.abstractmethod
+    def mean(self, outputs: Array) -> Array:
+        """Return E[y | outputs], or the probabilities of the classes."""
+
+    @abc.abstractmethod
+    def sample(self, key: PRNGKeyArray, outputs: Array, log_gamma: Scalar | None) -> Array:
+        """Draw an encoded y for every row."""
+
+    def figures(self, mean: Array, y: Array) -> dict[str, Scalar]:
+        """Return how good the predicted means are for encoded y."""
+        return {"rmse": jnp.sqrt(jnp.mean((mean - y) ** 2))}
+
+
+class Gaussian(Family):
+    r"""$y \sim N(f, 1/\gamma)$, with $\gamma$ inferred."""
+
+    noisy: ClassVar[bool] = True
+    real_valued: ClassVar[bool] = True
+
+    def encode(self, y):
+        return jnp.asarray(_finite(y), float)
+
+    def log_density(self, outputs, y, log_gamma):
+        assert log_gamma is not None
+        return 0.5 * (log_gamma - jnp.log(2 * jnp.pi)) - 0.5 * jnp.exp(log_gamma) * (y - outputs) ** 2
+
+    def mean(self, outputs):
+        return outputs
+
+    def sample(self, key, outputs, log_gamma):
+        assert log_gamma is not None
+        return outputs + jnp.exp(-0.5 * log_gamma) * jax.random.normal(key, outputs.shape)
+
+
+class Bernoulli(Family):
+    r"""Two classes: $P(y = 1) = \sigma(f)$. Labels are 0 and 1, or -1 and 1."""
+
+    def encode(self, y):
+        labels = set(np.unique(_finite(y)).tolist())
+        if not (labels <= {0, 1} or labels <= {-1, 1}):
+            raise ValueError(
+                f"Two classes have the labels 0 and 1, or -1 and 1; got {_shown(labels)}. "
+                "For more classes pass num_classes, or the family Categorical(num_classes)."
+            )
+        return jnp.where(jnp.asarray(y) > 0, 1.0, -1.0)
+
+    def log_density(self, outputs, y, log_gamma):
+        return jax.nn.log_sigmoid(y * outputs)
+
+    def mean(self, outputs):
+        return jax.nn.sigmoid(outputs)
+
+    def sample(self, key, outputs, log_gamma):
+        return jnp.where(jax.random.bernoulli(key, jax.nn.sigmoid(outputs)), 1.0, -1.0)
+
+    def figures(self, mean, y):
+        return {"accuracy": jnp.mean(jnp.where(y > 0, mean > 0.5, mean < 0.5))}
+
+
+class Categorical(Family):
+    """K classes by a softmax of K outputs; labels are 0 .. K-1."""
+
+    num_classes: int
+
+    def __check_init__(self):
+        if self.num_classes < 2:
+            raise ValueError(f"Categorical needs at least 2 classes; got {self.num_classes}.")
+
+    @property
+    def num_outputs(self):
+        return self.num_classes
+
+    def encode(self, y):
+        labels = set(np.unique(_finite(y)).tolist())
+        if not labels <= set(range(self.num_classes)):
+            raise ValueError(
+                f"With {self.num_classes} classes the labels are 0 .. {self.num_classes - 1}; got {_shown(labels)}."
+            )
+        return jnp.asarray(y).astype(int)
+
+    def log_density(self, outputs, y, log_gamma):
+        return jnp.take_along_axis(jax.nn.log_softmax(outputs), y[:, None], axis=1)[:, 0]
+
+    def mean(self, outputs):
+        return jax.nn.softmax(outputs)
+
+    def sample(self, key, outputs, log_gamma):
+        return jax.random.categorical(key, outputs)
+
+    def figures(self, mean, y):
+        return {"accuracy": jnp.mean(jnp.argmax(mean, axis=1) == y)}
+
+
+class Poisson(Family):
+    """Counts, with mean exp(f)."""
+
+    def encode(self, y):
+        counts = np.asarray(_finite(y))
+        if np.any(counts < 0) or np.any(counts != np.round(counts)):
+            raise ValueError("Poisson regression needs counts, 0, 1, 2, ...; got negative or fractional values.")
+        return jnp.asarray(y, float)
+
+    def log_density(self, outputs, y, log_gamma):
+        return y * outputs - jnp.exp(outputs) - jax.scipy.special.gammaln(y + 1)
+
+    def mean(self, outputs):
+        return jnp.exp(outputs)
+
+    def sample(self, key, outputs, log_gamma):
+        return jax.random.poisson(key, jnp.exp(outputs))
+
+
+def _finite(y):
+    y = np.asarray(y)
+    if not np.all(np.isfinite(y)):
+        raise ValueError("y has missing or infinite values; drop those rows.")
+    return y
+
+
+def _shown(labels):
+    some = ", ".join(str(label) for label in sorted(labels)[:8])
+    return f"{some}, ... ({len(labels)} values)" if len(labels) > 8 else some

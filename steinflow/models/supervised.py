@@ -1,0 +1,175 @@
+"""What all regressions and classifiers share: scaled data, a likelihood, predictions and the paper's figures."""
+
+import abc
+from collections.abc import Callable
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import ArrayLike
+
+from steinflow.models.families import Family
+from steinflow.targets import Posterior
+from steinflow.typing import Array, Params, PRNGKeyArray, Scalar, Weights
+
+Init = Literal["rate", "scale"]
+_PARTICLES_AT_ONCE = 32  # predictions for many rows stay small in memory
+
+
+class Scaling(eqx.Module):
+    """A shift and a scale per column: `(x - shift) / scale` has mean 0 and sd 1 on the training rows."""
+
+    shift: Array
+    scale: Array
+
+    @classmethod
+    def of(cls, values: Array) -> "Scaling":
+        """Return the scaling of these rows; a constant column is only shifted."""
+        sd = jnp.std(values, axis=0)
+        return cls(jnp.mean(values, axis=0), jnp.where(sd > 0, sd, 1.0))
+
+    @classmethod
+    def none(cls) -> "Scaling":
+        """Return the scaling that changes nothing."""
+        return cls(jnp.zeros(()), jnp.ones(()))
+
+    def __call__(self, values: Array) -> Array:
+        return (values - self.shift) / self.scale
+
+
+class Likelihood(eqx.Module):
+    """log p(y | f(params, X)) for every row."""
+
+    forward: Callable[[Params, Array], Array]
+    family: Family
+
+    def __call__(self, params, batch):
+        return self.family.log_density(self.forward(params, batch["X"]), batch["y"], params.get("log_gamma"))
+
+
+class Supervised(Posterior):
+    """A posterior over the parameters of y = f(x): fit it with any method, then predict from the particles.
+
+    To add one: derive from this class, call `Supervised.__init__` with the function f and the log prior, and implement
+    `sample_prior`.
+    """
+
+    family: Family = eqx.field(kw_only=True)
+    forward: Callable[[Params, Array], Array] = eqx.field(kw_only=True)
+    inputs: Scaling = eqx.field(kw_only=True)
+    responses: Scaling = eqx.field(kw_only=True)
+
+    def __init__(self, X, y, forward, log_prior, *, family, batch_size, standardize):
+        X, y = as_features(X), family.encode(np.asarray(y).reshape(-1))
+        if len(X) != len(y):
+            raise ValueError(f"X and y need one entry per row; got {len(X)} rows in X and {len(y)} in y.")
+        self.family, self.forward = family, forward
+        self.inputs = Scaling.of(X) if standardize else Scaling.none()
+        self.responses = Scaling.of(y) if standardize and family.real_valued else Scaling.none()
+        y = self.responses(y) if family.real_valued else y
+        data = {"X": self.inputs(X), "y": y}
+        super().__init__(log_prior, Likelihood(forward, family), data, batch_size)
+
+    @abc.abstractmethod
+    def sample_prior(self, key: PRNGKeyArray) -> Params:
+        """Draw one starting particle."""
+
+    def outputs(self, params: Params, X: Array) -> Array:
+        """Return f(x) of one particle for every row, on the scale of the raw y."""
+        return self._raw(self.forward(params, self.inputs(jnp.asarray(X, float))))
+
+    def predict(self, particles: Params, X: ArrayLike, *, weights: Weights | None = None) -> Array:
+        """Return the posterior mean of y for every row: for classes, their probabilities (of class 1 if there are two).
+
+        Args:
+            particles: as in `result.particles`.
+            X: rows as given by the user, not standardised.
+            weights: as in `result.weights`.
+        """
+        return _predict(self, particles, as_features(X), _log_weights(particles, weights))
+
+    def log_predictive(self, particles: Params, X: ArrayLike, y: ArrayLike, *, weights: Weights | None = None) -> Array:
+        r"""Return $\log \sum_j w_j\, p(y_i \mid x_i, \theta_j)$ for every row, y on its raw scale."""
+        y = self.family.encode(np.asarray(y).reshape(-1))
+        return _log_predictive(self, particles, as_features(X), y, _log_weights(particles, weights))
+
+    def evaluate(
+        self, particles: Params, X: ArrayLike, y: ArrayLike, *, weights: Weights | None = None
+    ) -> dict[str, float]:
+        """Return the mean test `log_likelihood` and the `accuracy` (classes) or `rmse` (numbers), as the paper does."""
+        means = self.predict(particles, X, weights=weights)
+        figures = self.family.figures(means, self.family.encode(np.asarray(y).reshape(-1)))
+        log_likelihood = jnp.mean(self.log_predictive(particles, X, y, weights=weights))
+        return {name: float(value) for name, value in {**figures, "log_likelihood": log_likelihood}.items()}
+
+    def observed(self):
+        return {"y": self._raw(self.data["y"])}
+
+    def log_likelihoods(self, particles):
+        values = jax.vmap(self.log_likelihood, in_axes=(0, None))(particles, self.data)
+        return {"y": values - jnp.log(self.responses.scale)}
+
+    def predictive(self, particles, *, key):
+        def one(params, key):
+            outputs = self.forward(params, self.data["X"])
+            return self._raw(self.family.sample(key, outputs, params.get("log_gamma")))
+
+        keys = jax.random.split(key, len(jax.tree.leaves(particles)[0]))
+        return {"y": jax.vmap(one)(particles, keys)}
+
+    def _raw(self, y: Array) -> Array:
+        """Return y on the user's scale."""
+        return y * self.responses.scale + self.responses.shift if self.family.real_valued else y
+
+
+@eqx.filter_jit
+def _predict(model, particles, X, log_weights):
+    means = _over_particles(lambda params: model.family.mean(model.outputs(params, X)), particles)
+    return jnp.tensordot(jnp.exp(log_weights), means, axes=1)
+
+
+@eqx.filter_jit
+def _log_predictive(model, particles, X, y, log_weights):
+    batch = {"X": model.inputs(X), "y": model.responses(y) if model.family.real_valued else y}
+    values = _over_particles(lambda params: model.log_likelihood(params, batch), particles)
+    return jax.nn.logsumexp(values + log_weights[:, None], axis=0) - jnp.log(model.responses.scale)
+
+
+def _over_particles(function, particles):
+    return jax.lax.map(function, particles, batch_size=_PARTICLES_AT_ONCE)
+
+
+def _log_weights(particles, weights):
+    n = len(jax.tree.leaves(particles)[0])
+    return jnp.full(n, -jnp.log(n)) if weights is None else jnp.log(weights)
+
+
+def as_features(X) -> Array:
+    """Return X as a matrix of finite real numbers, one row per example."""
+    X = np.asarray(X)
+    if X.ndim != 2:
+        raise ValueError(
+            f"X is a matrix, one row per example; got shape {X.shape}. A single feature goes in as x[:, None]."
+        )
+    if not np.all(np.isfinite(X)):
+        raise ValueError("X has missing or infinite values; fill them in or drop those rows.")
+    return jnp.asarray(X, float)
+
+
+def sample_log_gamma(key: PRNGKeyArray, *, shape: float, rate: float, init: Init) -> Scalar:
+    """Draw log s with s ~ Gamma(shape, rate), or, as the authors' code starts, with `rate` taken for the scale."""
+    sign = {"rate": -1.0, "scale": 1.0}[init]
+    return jax.random.loggamma(key, shape) + sign * jnp.log(rate)
+
+
+def log_gamma_prior(log_value: Scalar, *, shape: float, rate: float) -> Scalar:
+    """Return the log density of log s, up to a constant, with s ~ Gamma(shape, rate): the Jacobian is in it."""
+    return shape * log_value - rate * jnp.exp(log_value)
+
+
+def check_init(init):
+    """Refuse conventions that do not exist."""
+    if init not in ("rate", "scale"):
+        raise ValueError(f"init is 'rate' (draws of the prior) or 'scale' (as the authors' code starts); got {init!r}.")
