@@ -186,7 +186,8 @@ def animate(
     with _style() as plt:
         from matplotlib.animation import FuncAnimation, PillowWriter
 
-        figure, axis = plt.subplots(figsize=(5, 3.4), layout="constrained")
+        figure, axis = plt.subplots(figsize=(5, 3.4))
+        figure.subplots_adjust(left=0.13, right=0.97, bottom=0.15, top=0.91)  # a layout engine would run at every frame
 
         def draw(index):
             axis.clear()

@@ -1,0 +1,151 @@
+"""Speed and memory of steinflow, against its two bare matrix products and against its peers.
+
+    python -m benchmarks            # a few minutes, on a quiet machine
+    python -m benchmarks --quick    # less precise
+
+Prints one table and writes it to benchmarks/results/. Everything is a ratio of times measured in turns in this run, or
+comes from a fresh process, so that figures of different machines can be compared.
+"""
+
+import argparse
+import datetime
+import json
+import math
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks import candidates, fresh
+from benchmarks.timing import seconds_per_step
+
+DIM = 50
+RESULTS = Path(__file__).parent / "results"
+
+
+class Row(NamedTuple):
+    """One line of the table; `goal` is a bound on `value`, from below where `at_least`."""
+
+    measure: str
+    value: float
+    unit: str
+    goal: float | None = None
+    at_least: bool = False
+    note: str = ""
+
+    @property
+    def verdict(self):
+        if self.goal is None:
+            return ""
+        return "pass" if (self.value >= self.goal if self.at_least else self.value <= self.goal) else "MISS"
+
+    def cells(self):
+        goal = "" if self.goal is None else f"{'≥' if self.at_least else '≤'} {self.goal:g} {self.unit}"
+        return [self.measure, f"{self.value:.3g} {self.unit}", goal, self.verdict, self.note]
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
+    quick = parser.parse_args().quick
+    rounds, turn = (4, 0.1) if quick else (15, 0.3)
+
+    rows = []
+    for measure in (against_products, against_peers, growth, of_a_fresh_process):
+        for row in measure(rounds, turn):
+            print("  ".join(cell for cell in row.cells() if cell), flush=True)
+            rows.append(row)
+    print(f"\n{(table := markdown(rows))}")
+    write(rows, table, quick=quick)
+
+
+def against_products(rounds, turn):
+    """A step over its two matrix products."""
+    for n, goal in {100: 4.0, 1000: 1.6, 10_000: 1.4}.items():
+        x = candidates.start(n, DIM)
+        times = seconds_per_step(
+            {
+                "step": candidates.steinflow(x),
+                "products": candidates.matrix_products(x),
+                "blocked": candidates.blocked_matrix_products(x),
+            },
+            rounds=rounds,
+            turn=turn,
+        )
+        products = min(times["products"], times["blocked"])
+        note = f"{1e3 * times['step']:.3g} ms over {1e3 * products:.3g} ms"
+        yield Row(f"step / its two matrix products, n = {n}", times["step"] / products, "×", goal, note=note)
+
+
+def against_peers(rounds, turn):
+    """How many times faster than each peer."""
+    goals = {"the authors' NumPy formulas": 25, "PyMC": 50, "BlackJAX": 200, "NumPyro": 200}
+    for n in (100, 1000):
+        x = candidates.start(n, DIM)
+        ours = candidates.steinflow(x)
+        for name, peer in candidates.PEERS.items():
+            steps = candidates.installed(peer, x)
+            if steps is None:
+                print(f"{name} is not installed: left out")
+                continue
+            times = seconds_per_step({"ours": ours, "theirs": steps}, rounds=max(3, rounds // 3), turn=turn)
+            note = f"{1e3 * times['theirs']:.3g} ms against {1e3 * times['ours']:.3g} ms"
+            goal = goals.get(name) if n == 1000 else None
+            yield Row(
+                f"faster than {name}, n = {n}", times["theirs"] / times["ours"], "×", goal, at_least=True, note=note
+            )
+
+
+def growth(rounds, turn):
+    """The exponent of the time of a step in n."""
+    sizes = (2_000, 20_000)
+    steps = {str(n): candidates.steinflow(candidates.start(n, DIM)) for n in sizes}
+    times = list(seconds_per_step(steps, rounds=max(3, rounds // 3), turn=turn).values())
+    exponent = math.log(times[1] / times[0]) / math.log(sizes[1] / sizes[0])
+    note = f"{1e3 * times[0]:.3g} ms to {1e3 * times[1]:.3g} ms"
+    yield Row("time grows as n to the power, n = 2,000 to 20,000", exponent, "", 2.1, note=note)
+
+
+def of_a_fresh_process(rounds, turn):
+    """Memory, import and first step."""
+    memory = fresh.peak_memory(50_000, 20)
+    note = f"two steps in {memory['seconds']:.3g} s"
+    yield Row("peak memory, exact, n = 50,000, d = 20", memory["gigabytes"], "GB", 1.5, note=note)
+    for method in ("sf.SVGD.paper()", "sf.SVGD()"):
+        times = fresh.import_and_first_step(method, rounds=max(2, rounds // 3))
+        yield Row(f"first step with compilation, {method}", times["first_step"], "s", 3.0)
+    yield Row("import steinflow", times["imported"], "s", 1.5)
+
+
+def markdown(rows):
+    head = ["measure", "here", "goal", "", "times"]
+    lines = [head, ["-"] * len(head), *(row.cells() for row in rows)]
+    widths = [max(len(line[k]) for line in lines) for k in range(len(head))]
+    lines[1] = ["-" * width for width in widths]
+    return "\n".join(f"| {' | '.join(cell.ljust(w) for cell, w in zip(line, widths, strict=True))} |" for line in lines)
+
+
+def write(rows, table, *, quick):
+    packages = ("steinflow", "jax", "numpy", "pymc", "blackjax", "numpyro", "pyro-ppl", "torch")
+    installed = {d.metadata["Name"].lower(): d.version for d in metadata.distributions()}
+    setting = {
+        "date": datetime.date.today().isoformat(),
+        "quick": quick,
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "versions": {name: installed[name] for name in packages if name in installed},
+    }
+    RESULTS.mkdir(exist_ok=True)
+    content = {**setting, "rows": [{**row._asdict(), "verdict": row.verdict} for row in rows]}
+    (RESULTS / "latest.json").write_text(json.dumps(content, indent=2) + "\n")
+    versions = ", ".join(f"{name} {version}" for name, version in setting["versions"].items())
+    header = f"# Benchmark, {setting['date']}{' (quick)' if quick else ''}\n\n"
+    where = f"{setting['cores']} cores, {setting['machine']}, Python {setting['python']}; {versions}. "
+    what = f"SVGD steps with the median bandwidth, d = {DIM}, float32.\n\n"
+    (RESULTS / "latest.md").write_text(header + where + what + table + "\n")
+
+
+if __name__ == "__main__":
+    main()
