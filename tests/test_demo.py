@@ -1,0 +1,69 @@
+"""The demo, as `make demo` runs it: both posteriors are right, and the figures are there."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+DEMO = Path(__file__).parents[1] / "examples" / "demo.py"
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """What the demo prints, and the folder it writes to."""
+    folder = tmp_path_factory.mktemp("demo")
+    run = subprocess.run(
+        [sys.executable, DEMO], cwd=folder, env={**os.environ, "MPLBACKEND": "agg"}, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    return run.stdout, run.stderr, folder / "demo-output"
+
+
+def number(pattern, text):
+    found = re.search(pattern, text)
+    assert found, f"{pattern} is not in the output"
+    return float(found[1])
+
+
+@pytest.mark.slow
+def test_mixture_is_right_in_mean_and_sd(demo):
+    text = demo[0]
+    assert number(r"mean +(\S+) +0\.667", text) == pytest.approx(2 / 3, abs=0.1)
+    assert number(r"sd +(\S+) +2\.134", text) == pytest.approx(2.134, abs=0.1)
+
+
+@pytest.mark.slow
+def test_regression_predicts_and_has_the_right_spread(demo):
+    text = demo[0]
+    assert number(r"accuracy +(\S+)", text) >= 0.95
+    assert number(r"log-likelihood +(\S+) per patient", text) >= -0.12
+    spreads = re.findall(r"dispersion (\S+) \(from", text)
+    assert len(spreads) == 2
+    assert all(0.9 <= float(spread) <= 1.1 for spread in spreads)
+
+
+@pytest.mark.slow
+def test_the_bar_shows_progress(demo):
+    assert "100%" in demo[1]
+    assert "ksd=" in demo[1]
+
+
+@pytest.mark.slow
+def test_figures(demo):
+    images = sorted(path.name for path in demo[2].iterdir())
+    assert images == [
+        "mixture-marginal.png",
+        "mixture-motion.png",
+        "mixture-trace.png",
+        "mixture.gif",
+        "regression-marginals.png",
+        "regression-pairs.png",
+        "regression-trace.png",
+    ]
+    for name in images:
+        with Image.open(demo[2] / name) as image:
+            assert min(image.size) >= 300
