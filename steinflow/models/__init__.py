@@ -10,6 +10,7 @@ from steinflow.models.generalized_linear import (
 )
 from steinflow.models.neural_network import NeuralNetwork, num_dev_rows
 from steinflow.models.supervised import Supervised
+from steinflow.models.uncertainty import Uncertainty, uncertainty
 
 __all__ = [
     "Bernoulli",
@@ -24,5 +25,7 @@ __all__ = [
     "Poisson",
     "PoissonRegression",
     "Supervised",
+    "Uncertainty",
     "num_dev_rows",
+    "uncertainty",
 ]

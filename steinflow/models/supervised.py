@@ -147,12 +147,13 @@ def _log_weights(particles, weights):
 
 
 def as_features(X) -> Array:
-    """Return X as a matrix of finite real numbers, one row per example."""
+    """Return X as a matrix of finite real numbers, one row per example; images and the like are laid out as rows."""
     X = np.asarray(X)
-    if X.ndim != 2:
+    if X.ndim < 2:
         raise ValueError(
             f"X is a matrix, one row per example; got shape {X.shape}. A single feature goes in as x[:, None]."
         )
+    X = X.reshape(len(X), -1)
     if not np.all(np.isfinite(X)):
         raise ValueError("X has missing or infinite values; fill them in or drop those rows.")
     return jnp.asarray(X, float)
