@@ -1,17 +1,29 @@
 """steinflow: from a log density to a posterior, by Stein variational gradient descent."""
 
 from steinflow import models, plots
+from steinflow.approximations import RandomFeatures, Subsample
 from steinflow.bandwidths import Fixed, Median
+from steinflow.checkpoints import Checkpoint
 from steinflow.diagnostics import dispersion, goodness_of_fit, ksd
 from steinflow.fit import fit
 from steinflow.kernels import IMQ, RBF, Kernel, Linear, Radial
 from steinflow.methods.base import Method
+from steinflow.methods.dsvi import DSVI
+from steinflow.methods.map import MAP
+from steinflow.methods.monte_carlo import MonteCarlo
+from steinflow.methods.npv import NPV
+from steinflow.methods.nuts import NUTS
+from steinflow.methods.pbp import PBP
+from steinflow.methods.pmd import PMD
+from steinflow.methods.sgld import SGLD, ParallelSGLD
 from steinflow.methods.svgd import SVGD
 from steinflow.metrics import Euclidean
 from steinflow.optimizers import adagrad, adagrad_with_momentum
 from steinflow.result import Outcome, Result, load
+from steinflow.sharding import mesh
 from steinflow.stein import stein_direction
 from steinflow.stopping import Converged
+from steinflow.streams import Mapped, Stream
 from steinflow.targets import Density, Posterior, Target
 
 __version__ = "0.1.0"
@@ -26,21 +38,35 @@ def __getattr__(name):
 
 
 __all__ = [
+    "DSVI",
     "IMQ",
+    "MAP",
+    "NPV",
+    "NUTS",
+    "PBP",
+    "PMD",
     "RBF",
+    "SGLD",
     "SVGD",
+    "Checkpoint",
     "Converged",
     "Density",
     "Euclidean",
     "Fixed",
     "Kernel",
     "Linear",
+    "Mapped",
     "Median",
     "Method",
+    "MonteCarlo",
     "Outcome",
+    "ParallelSGLD",
     "Posterior",
     "Radial",
+    "RandomFeatures",
     "Result",
+    "Stream",
+    "Subsample",
     "Target",
     "adagrad",
     "adagrad_with_momentum",
@@ -50,6 +76,7 @@ __all__ = [
     "goodness_of_fit",
     "ksd",
     "load",
+    "mesh",
     "models",
     "plots",
     "stein_direction",

@@ -92,7 +92,7 @@ class Target(eqx.Module):
         return None
 
     def rows(self, batch: Batch | None) -> Batch | None:
-        """Return the rows whose terms add up to the log density, for devices to share; None where it has no such terms."""
+        """Return the rows whose terms add up to the log density, for devices to share; None where there are none."""
         return None
 
     def observed(self) -> Mapping[str, Array]:
@@ -238,8 +238,8 @@ class Posterior(ConstrainedTarget):
     def rows(self, batch):
         if batch is None and self.host_data is not None:
             raise ValueError(
-                "The data of this posterior stay on the host, so its log density needs a batch. To look at all rows, make a "
-                "second Posterior of arrays in memory."
+                "The data of this posterior stay on the host, so its log density needs a batch. To look at all rows, "
+                "make a second Posterior of arrays in memory."
             )
         return self.data if batch is None else batch
 
@@ -303,6 +303,10 @@ class FlatTarget(eqx.Module):
     def minibatch(self, key: PRNGKeyArray, step: Array) -> Batch | None:
         """Return the rows of the data that this step sees."""
         return self.target.minibatch(key, step)
+
+    def from_user(self, particles: Params) -> Particles:
+        """Return particles in the user's space as rows of a matrix."""
+        return jax.vmap(lambda params: ravel_pytree(self.target.unconstrain(params))[0])(particles)
 
     def to_user(self, particles: Particles) -> Params:
         """Return the particles in the user's space and structure, with a leading axis."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import equinox as eqx
 
-from steinflow.targets import FlatTarget
+from steinflow.targets import FlatTarget, Posterior
 from steinflow.typing import Array, Batch, Particles, PRNGKeyArray, Weights
 
 
@@ -36,3 +36,17 @@ class Method(eqx.Module):
     @abc.abstractmethod
     def draws(self, target: FlatTarget, state: Any, *, key: PRNGKeyArray) -> Draws:
         """Return the posterior that the state stands for."""
+
+
+def num_data(target: FlatTarget) -> int:
+    """Return the number of rows of the target's data, 1 if it has none: sums over rows grow with it."""
+    return target.target.num_data if isinstance(target.target, Posterior) else 1
+
+
+def refuse_minibatches(target: FlatTarget, method: str, why: str) -> None:
+    """Say so where a method must see all of the data at every step."""
+    if isinstance(target.target, Posterior) and target.target.batch_size is not None:
+        raise ValueError(
+            f"{method} needs all of the data at every step: {why}. Leave out batch_size (it is "
+            f"{target.target.batch_size}), or use a method for minibatches: sf.SVGD(), sf.SGLD(), sf.DSVI(), sf.PMD()."
+        )

@@ -98,6 +98,7 @@ class GeneralizedLinear(Supervised):
             standardize=standardize,
         )
 
+    @eqx.filter_jit  # a dozen small operations, each of which would be compiled by itself
     def sample_prior(self, key: PRNGKeyArray) -> Params:
         weight_key, alpha_key, gamma_key = jax.random.split(key, 3)
         prior, outputs = self.hyper, self.family.num_outputs

@@ -119,6 +119,7 @@ class NeuralNetwork(Supervised):
         )
         self.sizes = (self.data["X"].shape[1], *map(int, hidden), family.num_outputs)
 
+    @eqx.filter_jit  # a dozen small operations, each of which would be compiled by itself
     def sample_prior(self, key: PRNGKeyArray) -> Params:
         lambda_key, *keys = jax.random.split(key, len(self.sizes))
         shapes = list(itertools.pairwise(self.sizes))

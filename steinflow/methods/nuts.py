@@ -1,0 +1,111 @@
+"""The No-U-Turn sampler (Hoffman & Gelman, JMLR 2014), from BlackJAX with its window adaptation: the gold standard.
+
+One step is one draw in each of several chains, which run side by side.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from steinflow.methods.base import Draws, Method, refuse_minibatches
+from steinflow.methods.trace import Trace
+from steinflow.typing import Array
+
+
+class NUTSState(eqx.Module):
+    """The chains as BlackJAX sees them, what the warm-up found, the draws so far, and how often they diverged."""
+
+    chains: Any
+    parameters: dict[str, Array]
+    traces: Trace  # one per chain
+    step: Array
+    thin: Array
+    num_divergent: Array
+
+
+class NUTS(Method):
+    """Hamiltonian Monte Carlo that tunes itself; needs `pip install 'steinflow[blackjax]'`.
+
+    The first `num_chains` particles start the chains. The result holds as many draws as there were particles, evenly
+    spread over the run: `fit(target, sf.NUTS(), num_particles=4000, num_steps=1000)` gives 1,000 draws from each of
+    4 chains. All the data is used at every step, so targets with minibatches are refused.
+
+    Known bias: none in the limit. With S effective draws the error of a mean is sd / sqrt(S); look at R-hat and the
+    effective sample size in `arviz.summary(result.to_arviz())` before trusting them.
+
+    Args:
+        num_chains: chains side by side.
+        num_warmup: steps of adaptation before the first draw.
+
+    Other arguments:
+        target_acceptance: of the warm-up; closer to 1 means smaller steps.
+        dense: adapt a full mass matrix instead of a diagonal one.
+        max_doublings: of the trajectory.
+    """
+
+    num_chains: int = 4
+    num_warmup: int = 1000
+    target_acceptance: float = 0.8
+    dense: bool = eqx.field(default=False, kw_only=True)
+    max_doublings: int = 10
+
+    def __check_init__(self):
+        if self.num_chains < 1 or self.num_warmup < 1:
+            raise ValueError(
+                f"NUTS needs at least one chain and one warm-up step; got {self.num_chains} and {self.num_warmup}."
+            )
+
+    def init(self, target, particles, *, num_steps, key):
+        refuse_minibatches(target, "NUTS", "a trajectory that changes its density on the way is not reversible")
+        num_chains, length = self.num_chains, len(particles) // self.num_chains
+        if length < 1:
+            raise ValueError(
+                f"NUTS with {num_chains} chains needs at least {num_chains} particles, which become its draws; got "
+                f"{len(particles)}. Ask fit for num_particles={num_chains} times the draws per chain."
+            )
+        blackjax = _blackjax()
+        warmup: Any = blackjax.window_adaptation(
+            blackjax.nuts,
+            target.log_density,
+            is_mass_matrix_diagonal=not self.dense,
+            target_acceptance_rate=self.target_acceptance,
+            max_num_doublings=self.max_doublings,
+        )
+
+        def adapt(key, x):
+            adapted, _ = warmup.run(key, x, self.num_warmup)
+            parameters = {name: adapted.parameters[name] for name in ("step_size", "inverse_mass_matrix")}
+            return adapted.state, parameters
+
+        chains, parameters = jax.vmap(adapt)(jax.random.split(key, num_chains), particles[:num_chains])
+        traces = jax.vmap(lambda x: Trace.starting_at(x, length))(chains.position)
+        thin = jnp.maximum(jnp.asarray(num_steps) // length, 1)
+        return NUTSState(chains, parameters, traces, jnp.zeros((), jnp.int32), thin, jnp.zeros((), jnp.int32))
+
+    def step(self, target, state, batch, *, key):
+        kernel = _blackjax().nuts.build_kernel()
+
+        def move(key, chain, parameters):
+            return kernel(key, chain, target.log_density, max_num_doublings=self.max_doublings, **parameters)
+
+        chains, info = jax.vmap(move)(jax.random.split(key, self.num_chains), state.chains, state.parameters)
+        step = state.step + 1
+        traces = jax.lax.cond(
+            step % state.thin == 0, lambda: jax.vmap(Trace.keep)(state.traces, chains.position), lambda: state.traces
+        )
+        num_divergent = state.num_divergent + jnp.sum(info.is_divergent, dtype=jnp.int32)
+        return NUTSState(chains, state.parameters, traces, step, state.thin, num_divergent)
+
+    def draws(self, target, state, *, key):
+        points = jax.vmap(Trace.in_order)(state.traces)
+        return Draws(points.reshape(-1, target.dim), num_chains=self.num_chains)
+
+
+def _blackjax():
+    try:
+        import blackjax
+    except ImportError as error:
+        raise ImportError("sf.NUTS needs BlackJAX: pip install 'steinflow[blackjax]'.") from error
+    return blackjax
