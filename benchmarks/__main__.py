@@ -1,9 +1,9 @@
 """Speed and memory of steinflow, against its two bare matrix products and against its peers.
 
     python -m benchmarks            # a few minutes, on a quiet machine
-    python -m benchmarks --quick    # less precise
+    python -m benchmarks --quick    # a tenth of the time, less precise
 
-Prints one table and writes it to benchmarks/results/. Everything is a ratio of times measured in turns in this run, or
+Prints one table and writes it to benchmarks/results/. Speeds are ratios of times measured in turns in one run; the rest
 comes from a fresh process, so that figures of different machines can be compared.
 """
 
@@ -47,20 +47,20 @@ class Row(NamedTuple):
 
 def main():
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the time, and less precise")
     quick = parser.parse_args().quick
-    rounds, turn = (4, 0.1) if quick else (15, 0.3)
+    budget = 2.0 if quick else 20.0  # seconds for each comparison
 
     rows = []
     for measure in (against_products, against_peers, growth, of_a_fresh_process):
-        for row in measure(rounds, turn):
+        for row in measure(budget):
             print("  ".join(cell for cell in row.cells() if cell), flush=True)
             rows.append(row)
     print(f"\n{(table := markdown(rows))}")
     write(rows, table, quick=quick)
 
 
-def against_products(rounds, turn):
+def against_products(budget):
     """A step over its two matrix products."""
     for n, goal in {100: 4.0, 1000: 1.6, 10_000: 1.4}.items():
         x = candidates.start(n, DIM)
@@ -70,15 +70,14 @@ def against_products(rounds, turn):
                 "products": candidates.matrix_products(x),
                 "blocked": candidates.blocked_matrix_products(x),
             },
-            rounds=rounds,
-            turn=turn,
+            budget=budget,
         )
         products = min(times["products"], times["blocked"])
         note = f"{1e3 * times['step']:.3g} ms over {1e3 * products:.3g} ms"
         yield Row(f"step / its two matrix products, n = {n}", times["step"] / products, "×", goal, note=note)
 
 
-def against_peers(rounds, turn):
+def against_peers(budget):
     """How many times faster than each peer."""
     goals = {"the authors' NumPy formulas": 25, "PyMC": 50, "BlackJAX": 200, "NumPyro": 200}
     for n in (100, 1000):
@@ -89,7 +88,7 @@ def against_peers(rounds, turn):
             if steps is None:
                 print(f"{name} is not installed: left out")
                 continue
-            times = seconds_per_step({"ours": ours, "theirs": steps}, rounds=max(3, rounds // 3), turn=turn)
+            times = seconds_per_step({"ours": ours, "theirs": steps}, budget=budget)
             note = f"{1e3 * times['theirs']:.3g} ms against {1e3 * times['ours']:.3g} ms"
             goal = goals.get(name) if n == 1000 else None
             yield Row(
@@ -97,23 +96,23 @@ def against_peers(rounds, turn):
             )
 
 
-def growth(rounds, turn):
+def growth(budget):
     """The exponent of the time of a step in n."""
     sizes = (2_000, 20_000)
     steps = {str(n): candidates.steinflow(candidates.start(n, DIM)) for n in sizes}
-    times = list(seconds_per_step(steps, rounds=max(3, rounds // 3), turn=turn).values())
+    times = list(seconds_per_step(steps, budget=budget).values())
     exponent = math.log(times[1] / times[0]) / math.log(sizes[1] / sizes[0])
     note = f"{1e3 * times[0]:.3g} ms to {1e3 * times[1]:.3g} ms"
     yield Row("time grows as n to the power, n = 2,000 to 20,000", exponent, "", 2.1, note=note)
 
 
-def of_a_fresh_process(rounds, turn):
+def of_a_fresh_process(budget):
     """Memory, import and first step."""
     memory = fresh.peak_memory(50_000, 20)
     note = f"two steps in {memory['seconds']:.3g} s"
     yield Row("peak memory, exact, n = 50,000, d = 20", memory["gigabytes"], "GB", 1.5, note=note)
     for method in ("sf.SVGD.paper()", "sf.SVGD()"):
-        times = fresh.import_and_first_step(method, rounds=max(2, rounds // 3))
+        times = fresh.import_and_first_step(method, rounds=2 if budget < 10 else 5)
         yield Row(f"first step with compilation, {method}", times["first_step"], "s", 3.0)
     yield Row("import steinflow", times["imported"], "s", 1.5)
 
