@@ -22,10 +22,10 @@ def batch_indices(
     """
     epoch, place = jnp.divmod(jnp.asarray(step), num_data // batch_size)
     positions = place * batch_size + jnp.arange(batch_size)
-    return _shuffle(jax.random.fold_in(key, epoch), positions, num_data)
+    return shuffle(jax.random.fold_in(key, epoch), positions, num_data)
 
 
-def _shuffle(key: PRNGKeyArray, positions: Int[Array, " b"], size: int) -> Int[Array, " b"]:
+def shuffle(key: PRNGKeyArray, positions: Int[Array, " b"], size: int) -> Int[Array, " b"]:
     """Send positions through a pseudo-random permutation of `0 .. size-1`.
 
     The network permutes `0 .. 4^half - 1`, the next power of four; a position that leaves `0 .. size-1` is sent

@@ -1,30 +1,36 @@
 """The only loop: it runs any method on any target in compiled chunks, watches, records, and says how it ended."""
 
+import contextlib
+import signal
+import threading
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from tqdm.auto import tqdm
 
+from steinflow import sharding
+from steinflow.checkpoints import Checkpoint, CheckpointFolder, Snapshot
 from steinflow.diagnostics import as_key, dispersion_of
-from steinflow.kernels import IMQ
-from steinflow.methods.base import Draws, Method
+from steinflow.fingerprints import fingerprint
+from steinflow.memory import check_memory
+from steinflow.methods.base import Method
 from steinflow.methods.svgd import SVGD
 from steinflow.result import Outcome, Result
-from steinflow.stein import ksd_squared
+from steinflow.run import Record, Run
 from steinflow.stopping import StoppingRule
-from steinflow.targets import FlatTarget, Target, as_target, flatten
-from steinflow.typing import Params, PRNGKeyArray, PyTree, Scalar
+from steinflow.streams import Feed
+from steinflow.targets import Target, as_target, flatten
+from steinflow.typing import Params, PRNGKeyArray, Scalar
 
 _RECORDS = 50  # of a run, unless the user says otherwise
 _CHUNK_SECONDS = 0.5  # Ctrl-C and the progress bar wait for a chunk at most
-_KSD_PARTICLES = 512  # KSD on the way looks at this many, evenly spread, so that watching stays cheap
 _COLLAPSED = 0.5  # median dispersion below this: the particles stand for less than half of the spread
-
-Record = Mapping[str, Callable[[Params], PyTree]]
+_UNFINISHED = ("running", "interrupted", "data ended")
 
 
 def fit(
@@ -39,6 +45,8 @@ def fit(
     record: Record | None = None,
     record_every: int | None = None,
     stop: StoppingRule | Callable[[Mapping], bool] | None = None,
+    checkpoint: Checkpoint | str | Path | None = None,
+    mesh: Mesh | None = None,
 ) -> Result:
     """Turn a log density into a posterior.
 
@@ -55,6 +63,9 @@ def fit(
         record: functions of all particles (in the user's structure) to record by name, such as `{"x": lambda x: x}`.
         record_every: steps between records; by default there are about 50.
         stop: a rule that ends the run early, such as `sf.Converged()`.
+        checkpoint: a folder, or `sf.Checkpoint(folder, ...)`. The run is saved there on its way; the same call goes on
+            from the last checkpoint, bit for bit.
+        mesh: devices to share the work, as `sf.mesh()`.
 
     Example:
         ```python
@@ -73,111 +84,72 @@ def fit(
     if particles is None:
         particles = jax.vmap(target.sample_prior)(jax.random.split(prior_key, num_particles))
     flat, start = flatten(target, particles)
-    run = _Run(method, flat, dict(record or {}), run_key, data_key)
-    state = _init(run, start, jnp.asarray(num_steps), init_key)
-    _check_start(run, state, len(start))
-
     record_every = record_every or max(1, num_steps // _RECORDS)
-    history: dict[str, list] = {}
-    status, step, chunk, started = "step limit", 0, 1, time.perf_counter()
-    with tqdm(total=num_steps, unit="step", disable=not progress) as bar:
+    run = Run(method, flat, dict(record or {}), run_key, data_key)
+    identity = {} if checkpoint is None else _identity(run, start, num_steps, record_every)
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(sharding.use(mesh))
+        folder = stack.enter_context(CheckpointFolder(checkpoint, identity))
+        feed = stack.enter_context(Feed(target.host_data, getattr(target, "batch_size", None), key=data_key))
+        run = run.placed()
+        snapshot = Snapshot(run.init(start, num_steps, init_key))
+        restored = folder.restore(snapshot.state, run.records(snapshot.state, feed.example()))
+        snapshot = snapshot if restored is None else restored
+        feed.seek(max(0, snapshot.step - 1))  # a finished run takes its last figures from its last batch
+        check_memory(run.step_memory(snapshot.state, feed.block), _remedies(run, len(start)))
+        if restored is None:
+            _check_start(run, snapshot.state, feed.block, len(start))
+        bar = tqdm(total=num_steps, initial=snapshot.step, unit="step", disable=not progress or jax.process_index() > 0)
+        stack.enter_context(bar)
+        stack.enter_context(_terminated_as_interrupted(enabled=checkpoint is not None))
         try:
-            while step < num_steps:
-                next_record = min(num_steps, (step // record_every + 1) * record_every)
-                goal = min(next_record, step + chunk)
-                clock = time.perf_counter()
-                state = jax.block_until_ready(run.advance(state, step, goal))
-                seconds = time.perf_counter() - clock
-                bar.update(goal - step)
-                step, chunk = goal, _next_chunk(chunk, goal - step, seconds)
-                if step < next_record:
-                    continue
-                figures = run.watch(state, step)
-                for name, value in {"step": np.asarray(step), **figures}.items():
-                    history.setdefault(name, []).append(value)
-                bar.set_postfix(
-                    ksd=f"{figures['ksd']:.2g}",
-                    dispersion=f"{figures['dispersion']:.2f}",
-                    refresh=False,
-                )
-                if figures["finite"] == 0:
-                    status = "non-finite"
-                    break
-                if stop is not None and stop(history):
-                    status = "converged"
-                    break
+            _loop(run, snapshot, feed, folder, bar, num_steps, record_every, stop)
         except KeyboardInterrupt:
-            status = "interrupted"
-    return _result(run, state, step, status, history, time.perf_counter() - started)
+            snapshot.status = "interrupted"
+        except jax.errors.JaxRuntimeError as error:
+            raise _explained(error, folder) from error
+        if snapshot.status != "interrupted" or jax.process_count() == 1:  # others may not have been interrupted
+            folder.save(snapshot)
+        final = run.final(snapshot.state, snapshot.step, feed.block)
+    return _result(run, final, snapshot, target)
 
 
-class _Run(eqx.Module):
-    """Everything that does not change from step to step."""
-
-    method: Method
-    target: FlatTarget
-    record: dict[str, Callable]
-    key: PRNGKeyArray
-    data_key: PRNGKeyArray
-
-    def advance(self, state, start: int, stop: int):
-        """Return the state after steps start .. stop-1, in one compiled call for all lengths."""
-        return _advance(self, state, jnp.asarray(start), jnp.asarray(stop))
-
-    def draws(self, state) -> Draws:
-        return self.method.draws(self.target, state, key=self.key)
-
-    def watch(self, state, step: int) -> dict[str, np.ndarray]:
-        """Return what the history records now."""
-        return jax.tree.map(np.asarray, _watch(self, state, jnp.asarray(step)))
-
-
-@eqx.filter_jit
-def _init(run, particles, num_steps, key):
-    return run.method.init(run.target, particles, num_steps=num_steps, key=key)
-
-
-@eqx.filter_jit
-def _advance(run, state, start, stop):
-    def body(step, state):
-        batch = run.target.minibatch(run.data_key, step)
-        return run.method.step(run.target, state, batch, key=jax.random.fold_in(run.key, step))
-
-    return jax.lax.fori_loop(start, stop, body, state)
+def _loop(run, snapshot, feed, folder, bar, num_steps, record_every, stop) -> None:
+    """Take the snapshot through its steps, a compiled chunk at a time, until one of the ends is reached."""
+    chunk = 1
+    while snapshot.status in _UNFINISHED:
+        step = snapshot.step
+        if step == num_steps:
+            snapshot.status = "step limit"
+            break
+        if not feed.seek(step):
+            snapshot.status = "data ended"
+            break
+        next_record = min(num_steps, (step // record_every + 1) * record_every)
+        goal = int(min(next_record, step + chunk, feed.stop, folder.next_step(step)))
+        clock = time.perf_counter()
+        snapshot.state = jax.block_until_ready(run.advance(snapshot.state, step, goal, feed.block))
+        snapshot.step = goal
+        seconds, due = sharding.agree(time.perf_counter() - clock, folder.due(goal))
+        snapshot.seconds += seconds
+        chunk = _next_chunk(chunk, goal - step, seconds)
+        bar.update(goal - step)
+        if goal == next_record:
+            snapshot.status = _watch(run, snapshot, feed, bar, stop)
+        if due and goal < num_steps and snapshot.status in _UNFINISHED:
+            folder.save(snapshot)
 
 
-@eqx.filter_jit
-def _watch(run, state, step):
-    draws = run.draws(state)
-    stride = -(-len(draws.particles) // _KSD_PARTICLES)
-    points = draws.particles[::stride]
-    weights = draws.weights if draws.weights is None else _normalised(draws.weights[::stride])
-    batch = run.target.minibatch(run.data_key, step)
-    scores = run.target.scores(points, batch)
-    finite = jnp.all(jnp.isfinite(scores), axis=1, keepdims=True)
-    scores = jnp.where(finite, scores, 0.0)
-    user = run.target.to_user(draws.particles)
-    return {
-        "ksd": jnp.sqrt(ksd_squared(points, scores, IMQ().adapt(points), weights=weights)),
-        "dispersion": jnp.median(dispersion_of(points, scores, weights)),
-        "finite": jnp.mean(finite),
-        **{name: function(user) for name, function in run.record.items()},
-    }
-
-
-@eqx.filter_jit
-def _final(run, state, step):
-    draws = run.draws(state)
-    batch = run.target.minibatch(run.data_key, step)
-    return (
-        draws,
-        run.target.to_user(draws.particles),
-        *run.target.log_densities_and_scores(draws.particles, batch),
-    )
-
-
-def _normalised(weights):
-    return weights / jnp.sum(weights)
+def _watch(run, snapshot, feed, bar, stop) -> str:
+    """Add a record to the history, and say whether the run goes on."""
+    figures = run.watch(snapshot.state, snapshot.step, feed.block)
+    for name, value in {"step": np.asarray(snapshot.step), **figures}.items():
+        snapshot.history.setdefault(name, []).append(value)
+    bar.set_postfix(ksd=f"{figures['ksd']:.2g}", dispersion=f"{figures['dispersion']:.2f}", refresh=False)
+    if figures["finite"] == 0:
+        return "non-finite"
+    return "converged" if stop is not None and stop(snapshot.history) else "running"
 
 
 def _next_chunk(chunk, steps_done, seconds):
@@ -187,38 +159,91 @@ def _next_chunk(chunk, steps_done, seconds):
     return chunk * 2 if steps_done == chunk else chunk
 
 
-def _check_start(run, state, num_particles):
-    _, _, log_densities, scores = _final(run, state, jnp.asarray(0))
-    finite = jnp.isfinite(log_densities) & jnp.all(jnp.isfinite(scores), axis=1)
+def _check_start(run, state, block, num_particles):
+    final = run.final(state, 0, block)
+    # A target that knows scores alone has log densities of NaN.
+    finite = ~jnp.isinf(final.log_densities) & jnp.all(jnp.isfinite(final.scores), axis=1)
     if not jnp.any(finite):
-        which = "log density" if not jnp.any(jnp.isfinite(log_densities)) else "score"
+        which = "log density" if not jnp.any(jnp.isfinite(final.log_densities)) else "score"
         raise ValueError(
             f"The {which} is not finite at any of the {num_particles} starting particles. Start where the density is "
-            "positive and finite, and write it with log-space functions (jax.nn.log_sigmoid, jax.scipy.special.xlogy, "
-            "...)."
+            "positive and finite, and write it with log-space functions (jax.nn.log_sigmoid, xlogy, ...)."
         )
 
 
-def _result(run, state, step, status, history, seconds) -> Result:
-    draws, user, log_densities, scores = _final(run, state, jnp.asarray(step))
-    finite = jnp.all(jnp.isfinite(scores), axis=1)
-    scores = jnp.where(finite[:, None], scores, 0.0)
-    spread = float(jnp.median(dispersion_of(draws.particles, scores, draws.weights)))
-    stacked = {name: jax.tree.map(lambda *leaves: np.stack(leaves), *values) for name, values in history.items()}
+def _identity(run, start, num_steps, record_every) -> dict[str, str]:
+    """Say what makes this run the same run when it is started again."""
+    return {
+        "target": fingerprint(run.target.target),
+        "method": fingerprint(run.method),
+        "particles": f"{len(start)} x {start.shape[1]} {start.dtype}",
+        "num_steps": str(num_steps),
+        "key": fingerprint(run.key),
+        "record": f"{', '.join(run.record)} every {record_every} steps",
+    }
+
+
+def _remedies(run, num_particles) -> list[str]:
+    """Say which arguments bring memory down."""
+    remedies = []
+    rows = run.target.target.rows(run.target.target.batch_shape())
+    if rows is not None:
+        batch_size = getattr(run.target.target, "batch_size", None)
+        now = f"all {len(jax.tree.leaves(rows)[0])} rows" if batch_size is None else str(batch_size)
+        remedies.append(f"a smaller batch_size of the posterior (now {now})")
+    remedies.append(f"fewer particles (num_particles, now {num_particles})")
+    return [*remedies, "more hosts (mesh)"]
+
+
+def _explained(error, folder) -> RuntimeError:
+    """Say what to do when the runtime fails, which with several processes mostly means that one of them is gone."""
+    if jax.process_count() == 1:
+        return error
+    again = (
+        "" if folder.checkpoint is None else f", and it goes on from the last checkpoint in {folder.checkpoint.folder}"
+    )
+    return RuntimeError(
+        f"Process {jax.process_index()} of {jax.process_count()} lost contact with the others: one of them was "
+        f"killed or failed, see its output. Start the whole job again{again or ''}."
+    )
+
+
+@contextlib.contextmanager
+def _terminated_as_interrupted(*, enabled):
+    """Treat SIGTERM, which batch systems send some seconds before they kill, as Ctrl-C: save, and return."""
+    if not enabled or jax.process_count() > 1 or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(signum, frame):
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _result(run, final, snapshot, target) -> Result:
+    finite = jnp.all(jnp.isfinite(final.scores), axis=1)
+    scores = jnp.where(finite[:, None], final.scores, 0.0)
+    spread = float(jnp.median(dispersion_of(final.draws.particles, scores, final.draws.weights)))
+    history = snapshot.history.items()
     return Result(
-        particles=user,
-        weights=draws.weights,
-        history=stacked,
-        outcome=_outcome(status, step, spread, int(jnp.sum(~finite)), len(scores)),
-        unconstrained=draws.particles,
+        particles=final.user,
+        weights=final.draws.weights,
+        history={name: jax.tree.map(lambda *leaves: np.stack(leaves), *values) for name, values in history},
+        outcome=_outcome(snapshot.status, snapshot.step, spread, int(jnp.sum(~finite)), len(scores)),
+        unconstrained=final.draws.particles,
         scores=scores,
-        log_densities=log_densities,
-        num_chains=draws.num_chains,
-        target=run.target.target,
+        log_densities=final.log_densities,
+        num_chains=final.draws.num_chains,
+        target=target,
         info={
             "method": type(run.method).__name__,
-            "num_steps": step,
-            "seconds": round(seconds, 3),
+            "num_steps": snapshot.step,
+            "seconds": round(snapshot.seconds, 3),
             "versions": {"jax": jax.__version__},
         },
     )
@@ -235,8 +260,11 @@ def _outcome(status, step, spread, num_lost, num_particles) -> Outcome:
     if status == "interrupted":
         return Outcome(
             "interrupted",
-            f"stopped at step {step}; continue with fit(..., particles=result.particles).{lost}",
+            f"stopped at step {step}; continue with fit(..., particles=result.particles), or, with checkpoint=, by "
+            f"the same call again.{lost}",
         )
+    if status == "data ended":
+        return Outcome("interrupted", f"the stream of batches ended at step {step}; give it more epochs.{lost}")
     if num_particles > 1 and spread < _COLLAPSED:
         return Outcome(
             "collapsed",

@@ -2,12 +2,13 @@
 
 The state of a run is the same on every device; its work is split. A mesh has two axes:
 
-- `particles`: each device takes the scores of its share of the particles, and its rows of the Stein direction; both are then
-  gathered, which moves n x d numbers. Shares are padded where particles do not divide evenly.
+- `particles`: each device takes the scores of its share of the particles, and its rows of the Stein direction; both are
+  then gathered, which moves n x d numbers. Shares are padded where particles do not divide evenly.
 - `data`: each device takes its share of the rows of a batch; the scores are averaged over the devices.
 
-The mesh is JAX's current mesh (`jax.set_mesh`), which `fit(..., mesh=sf.mesh())` sets: the functions here see it while they are
-traced, and without one they do nothing. All else, being the same computation on every device, gives the same numbers.
+The mesh is JAX's current mesh (`jax.set_mesh`), which `fit(..., mesh=sf.mesh())` sets: the functions here see it while
+they are traced, and without one they do nothing. All else, being the same computation on every device, gives the same
+numbers.
 """
 
 import contextlib
@@ -82,14 +83,16 @@ def sum_particles(function: Callable[[Array], PyTree], rows: Array) -> PyTree:
     return summed(_padded(rows, num_parts, "constant"))
 
 
-def split_scores(function: Callable[[Particles, Batch | None], PyTree], particles: Particles, rows: Batch | None) -> PyTree:
+def split_scores(
+    function: Callable[[Particles, Batch | None], PyTree], particles: Particles, rows: Batch | None
+) -> PyTree:
     """Evaluate densities and scores at all particles, each device for its share of the particles and of the rows.
 
-    The estimate from a batch is the mean of the estimates from its equal parts; rows that do not divide evenly are a part of
-    their own, taken on every device.
+    The estimate from a batch is the mean of the estimates from its equal parts; rows that do not divide evenly are a
+    part of their own, taken on every device.
     """
     num_parts = axis_size(DATA)
-    if num_parts == 1 or rows is None:
+    if num_parts == 1:
         return split_particles(lambda x: function(x, rows), particles)
     num_rows = len(jax.tree.leaves(rows)[0])
     even = num_rows // num_parts * num_parts
@@ -102,9 +105,7 @@ def split_scores(function: Callable[[Particles, Batch | None], PyTree], particle
         rest = jax.tree.map(lambda leaf: leaf[even:], rows)
         estimates.append((num_rows - even, split_particles(lambda x: function(x, rest), particles)))
     return jax.tree.map(
-        lambda *leaves: sum(
-            count / num_rows * leaf for (count, _), leaf in zip(estimates, leaves, strict=True)
-        ),
+        lambda *leaves: sum(count / num_rows * leaf for (count, _), leaf in zip(estimates, leaves, strict=True)),
         *(estimate for _, estimate in estimates),
     )
 
@@ -115,7 +116,7 @@ def replicate(tree: PyTree) -> PyTree:
 
 
 def place_rows(tree: PyTree, axis: int = 0) -> PyTree:
-    """Put arrays on the current mesh with the rows along `axis` split over `data`, or whole where they do not divide evenly."""
+    """Put arrays on the current mesh, rows along `axis` split over `data`; whole where they do not divide evenly."""
     num_parts = axis_size(DATA)
 
     def place(leaf):

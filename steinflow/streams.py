@@ -1,14 +1,14 @@
 """Data that stays outside the compiled loop: rows of mapped files, and streams of batches; read one block ahead.
 
-Compiled steps need their batches on the device. Here a thread reads the next block of batches while the device works on the
-current one, so that data of any size costs the memory of two blocks.
+Compiled steps need their batches on the device. Here a thread reads the next block of batches while the device works on
+the current one, so that data of any size costs the memory of two blocks.
 """
 
 import abc
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import equinox as eqx
 import jax
@@ -38,7 +38,8 @@ class HostData(abc.ABC):
 
 
 class Mapped(HostData):
-    """Arrays on the host that are read by rows: `numpy.memmap`, HDF5 or Zarr arrays, or plain NumPy arrays too big for the device.
+    """Arrays on the host that are read by rows: `numpy.memmap`, HDF5 or Zarr arrays, or plain NumPy arrays too big for
+    the device.
 
     `Posterior` wraps mapped files by itself; wrap others as `sf.Mapped(arrays)` to keep them on the host.
 
@@ -50,7 +51,9 @@ class Mapped(HostData):
         self.arrays = arrays
         lengths = {leaf.shape[0] if leaf.shape else 0 for leaf in jax.tree.leaves(arrays)}
         if len(lengths) != 1:
-            raise ValueError(f"All arrays in data need the same leading axis, one entry per row; got lengths {lengths}.")
+            raise ValueError(
+                f"All arrays in data need the same leading axis, one entry per row; got lengths {lengths}."
+            )
         self.num_data = lengths.pop()
 
     def batch_shape(self, batch_size):
@@ -73,9 +76,10 @@ class Stream(HostData):
     All batches have the size of the first; shorter ones, as at the end of a loader's epoch, are left out.
 
     Args:
-        batches: an iterable of batches, each pass over it being one epoch (a `torch` DataLoader, say); or a function that takes a
-            step number to an iterator over the batches from that step on. A run that resumes calls the function with
-            the step; an iterable is read from its beginning up to there, and has to yield the same batches again.
+        batches: an iterable of batches, each pass over it being one epoch (a `torch` DataLoader, say); or a function
+            that takes a step number to an iterator over the batches from that step on. A run that resumes calls the
+            function with the step; an iterable is read from its beginning up to there, and has to yield the same
+            batches again.
         num_data: the number of rows N that the batches are drawn from.
     """
 
@@ -84,7 +88,7 @@ class Stream(HostData):
             raise TypeError(f"A stream is an iterable of batches, or a function step -> iterator; got {batches!r}.")
         self.batches, self.num_data = batches, num_data
         self._iterator: Iterator[Batch] = iter(())
-        self._position: int | None = None  # the step whose batch comes next
+        self._position = -1  # the step whose batch comes next; -1 before the first
         self._shape: Batch | None = None  # of the first batch, and so of all
 
     def batch_shape(self, batch_size):
@@ -104,7 +108,7 @@ class Stream(HostData):
 
     def read(self, key, start, stop, batch_size):
         self.batch_shape(batch_size)
-        if self._position is None or start < self._position or (start > self._position and callable(self.batches)):
+        if start < self._position or (start > self._position and callable(self.batches)):
             self._open(start)
         batches = []
         while self._position < stop and (batch := self._next()) is not None:
@@ -113,9 +117,9 @@ class Stream(HostData):
         return batches
 
     def _open(self, step):
-        if isinstance(self.batches, Iterator) and self._position is not None:
+        if isinstance(self.batches, Iterator) and self._position >= 0:
             raise ValueError(
-                f"This stream is a generator that is already at step {self._position} and cannot go back to step {step}. "
+                f"This stream is a generator that is already at step {self._position} and cannot go to step {step}. "
                 "Pass an iterable that starts anew, or a function that takes a step to an iterator from there on."
             )
         if callable(self.batches):
@@ -151,32 +155,54 @@ class Block(eqx.Module):
 
 
 class Feed:
-    """Reads blocks of batches in a thread, one ahead of the run."""
+    """Reads blocks of batches in a thread, one ahead of the run; does nothing where no data are on the host."""
 
-    def __init__(self, data: HostData, batch_size: int | None, *, key: PRNGKeyArray, start: int):
+    def __init__(self, data: HostData | None, batch_size: int | None, *, key: PRNGKeyArray):
+        self.block: Block | None = None  # the one at hand
+        self._start, self.stop = 0, float("inf")  # the steps that it holds
         self._data, self._batch_size, self._key = data, batch_size, key
-        size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(data.batch_shape(batch_size)))
-        self._length = max(1, min(_BLOCK_STEPS, _BLOCK_BYTES // max(size, 1)))
+        self._next: Future | None = None
+        self._next_start = 0
         self._mesh = jax.sharding.get_mesh()
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="steinflow-feed")
-        self._block: Block | None = None
-        self.stop = start  # the block at hand ends before this step
-        self._next = self._thread.submit(self._read, start)
+        if data is not None:
+            shapes = jax.tree.leaves(data.batch_shape(batch_size))
+            size = sum(leaf.size * leaf.dtype.itemsize for leaf in shapes)
+            self._length = max(1, min(_BLOCK_STEPS, _BLOCK_BYTES // max(size, 1)))
+            self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="steinflow-feed")
 
-    def block(self, step: int) -> Block | None:
-        """Return the block that holds a step, the one at hand or the next; None where the data have ended."""
-        if step == self.stop:
-            self._block, self.stop = self._next.result()
-            if self._block is not None:
-                self._next = self._thread.submit(self._read, self.stop)
-        return self._block
+    def __enter__(self):
+        return self
 
-    def close(self) -> None:
-        """Stop reading."""
-        self._thread.shutdown(wait=True, cancel_futures=True)
+    def __exit__(self, *error):
+        if self._data is not None:
+            self._thread.shutdown(wait=True, cancel_futures=True)
 
-    def _read(self, start):
-        batches = self._data.read(self._key, start, start + self._length, self._batch_size)
+    def example(self) -> Block | None:
+        """Return the shapes of a block."""
+        if self._data is None:
+            return None
+
+        def stacked(leaf):
+            return jax.ShapeDtypeStruct((self._length, *leaf.shape), leaf.dtype)
+
+        batches = jax.tree.map(stacked, self._data.batch_shape(self._batch_size))
+        return Block(jnp.zeros((), jnp.int32), batches)
+
+    def seek(self, step: int) -> bool:
+        """Make the block that holds `step` the one at hand; False where the data have ended before."""
+        if self._data is None or (self.block is not None and self._start <= step < self.stop):
+            return True
+        if self._next is None or self._next_start != step:
+            self._next = self._thread.submit(self._read, self._data, step)
+        block, stop = self._next.result()
+        if block is None:
+            return False
+        self.block, self._start, self.stop = block, step, stop
+        self._next, self._next_start = self._thread.submit(self._read, self._data, stop), stop
+        return True
+
+    def _read(self, data, start):
+        batches = data.read(self._key, start, start + self._length, self._batch_size)
         stop = start + len(batches)
         if not batches:
             return None, stop

@@ -19,6 +19,7 @@ CORE = [
     "bandwidths",
     "kernels",
     "stein",
+    "approximations",
     "metrics",
     "optimizers",
     "diagnostics",
@@ -26,6 +27,10 @@ CORE = [
     "result",
     "methods",
     "stopping",
+    "run",
+    "fingerprints",
+    "checkpoints",
+    "memory",
     "fit",
 ]
 LAYERS = [

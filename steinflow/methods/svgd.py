@@ -12,6 +12,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import optax
 
+from steinflow.approximations import Approximation
 from steinflow.kernels import RBF, Kernel, as_kernel
 from steinflow.methods.base import Draws, Method
 from steinflow.metrics import Euclidean, Metric
@@ -37,11 +38,13 @@ class SVGD(Method):
         kernel: `sf.RBF()`, `sf.IMQ()`, `sf.Linear()`, a sum of them, or a function k(x, y).
         metric: the coordinates to work in.
         optimizer: any optax optimiser; it sees the negative direction in the metric's coordinates.
+        approximation: `sf.Subsample(m)` or `sf.RandomFeatures(m)`, for very many particles; None is exact.
     """
 
     kernel: Kernel = eqx.field(default=RBF(), converter=as_kernel)
     metric: Metric = Euclidean()
     optimizer: optax.GradientTransformation = adagrad()
+    approximation: Approximation | None = None
 
     @classmethod
     def paper(cls, step_size: float = 0.1) -> "SVGD":
@@ -58,7 +61,10 @@ class SVGD(Method):
 
         frame = self.metric.frame(x)
         u = frame.points(x)
-        direction = stein_direction(u, frame.scores(scores), self.kernel.adapt(u))
+        if self.approximation is None:
+            direction = stein_direction(u, frame.scores(scores), self.kernel)
+        else:
+            direction = self.approximation.direction(u, frame.scores(scores), self.kernel, key=key)
 
         # optax descends, the Stein direction ascends: the one change of sign.
         updates, optimizer_state = self.optimizer.update(-direction, state.optimizer_state, u)

@@ -1,0 +1,52 @@
+"""Will it fit? What a run needs beside what there is, before it starts."""
+
+import sys
+from pathlib import Path
+
+import jax
+
+
+def available_memory() -> int | None:
+    """Return the bytes that this process can still take on the device; None where that is not known."""
+    device = jax.local_devices()[0]
+    if device.platform != "cpu":
+        statistics = device.memory_stats() or {}
+        limit = statistics.get("bytes_limit")
+        return None if limit is None else limit - statistics.get("bytes_in_use", 0)
+    if not sys.platform.startswith("linux"):
+        return None
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    figures = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
+    return min([figures["MemAvailable"], *_container_limits()])
+
+
+def check_memory(needed: int, remedies: list[str]) -> None:
+    """Raise an error that says how much is needed and what brings it down, if it is more than there is."""
+    available = available_memory()
+    if available is None or needed <= available:
+        return
+    raise MemoryError(
+        f"This run needs about {_readable(needed)} of working memory, and {_readable(available)} are available. "
+        f"What brings it down: {'; '.join(remedies)}."
+    )
+
+
+def _container_limits() -> list[int]:
+    """What control groups leave, version 2 and 1; cached files do not count, the kernel gives them up."""
+    limits = []
+    for folder, limit, used in (
+        ("/sys/fs/cgroup", "memory.max", "memory.current"),
+        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
+    ):
+        group = Path(folder)
+        try:
+            left = int((group / limit).read_text()) - int((group / used).read_text())
+            statistics = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        except (OSError, ValueError):  # no such group, or no limit ("max")
+            continue
+        limits.append(left + int(statistics.get("inactive_file", 0)))
+    return limits
+
+
+def _readable(size: float) -> str:
+    return f"{size / 2**30:.1f} GB" if size >= 2**30 else f"{size / 2**20:.0f} MB"

@@ -1,0 +1,133 @@
+"""What a run computes, compiled: its steps, what is watched on the way, and the posterior at the end."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from steinflow import sharding
+from steinflow.diagnostics import dispersion_of
+from steinflow.kernels import IMQ
+from steinflow.methods.base import Draws, Method
+from steinflow.stein import ksd_squared
+from steinflow.streams import Block
+from steinflow.targets import FlatTarget, Posterior
+from steinflow.typing import Array, Params, Particles, PRNGKeyArray, PyTree, Scores
+
+_KSD_PARTICLES = 512  # KSD on the way looks at this many, evenly spread, so that watching stays cheap
+
+Record = Mapping[str, Callable[[Params], PyTree]]
+
+
+class Final(eqx.Module):
+    """The posterior that a state stands for, with its scores."""
+
+    draws: Draws
+    user: Params
+    log_densities: Array
+    scores: Scores
+
+
+class Run(eqx.Module):
+    """Everything that does not change from step to step."""
+
+    method: Method
+    target: FlatTarget
+    record: dict[str, Callable]
+    key: PRNGKeyArray
+    data_key: PRNGKeyArray
+
+    def placed(self) -> "Run":
+        """Return the run with its arrays on the current mesh."""
+        run, target = sharding.replicate(self), self.target.target
+        if not isinstance(target, Posterior) or target.batch_size is not None or target.host_data is not None:
+            return run
+        return eqx.tree_at(lambda run: run.target.target.data, run, sharding.place_rows(target.data))
+
+    def init(self, particles: Particles, num_steps: int, key: PRNGKeyArray) -> Any:
+        """Return the state to start from."""
+        return _init(self, *sharding.replicate((particles, jnp.asarray(num_steps), key)))
+
+    def advance(self, state, start: int, stop: int, block: Block | None) -> Any:
+        """Return the state after steps start .. stop-1, in one compiled call for all lengths."""
+        return _advance(self, state, _number(start), _number(stop), block)
+
+    def watch(self, state, step: int, block: Block | None) -> dict[str, PyTree]:
+        """Return what the history records now."""
+        return jax.tree.map(np.asarray, _watch(self, state, _number(step), block))
+
+    def final(self, state, step: int, block: Block | None) -> Final:
+        """Return the posterior after `step` steps."""
+        return sharding.bring_home(_final(self, state, _number(step), block))
+
+    def step_memory(self, state, block: Block | None) -> int:
+        """Return the bytes that compiled steps take beside their arguments, over all devices of this process."""
+        compiled = cast(Any, _advance).lower(self, state, _number(0), _number(0), block).compile()
+        statistics = compiled.compiled.memory_analysis()
+        devices = jax.local_device_count() if sharding.axis_size(sharding.PARTICLES) > 1 else 1
+        return devices * (statistics.temp_size_in_bytes + statistics.output_size_in_bytes)
+
+    def records(self, state, block: Block | None) -> dict[str, PyTree]:
+        """Return the shapes of what the history records."""
+        return eqx.filter_eval_shape(_watch, self, state, _number(0), block)
+
+    def batch(self, step, block: Block | None):
+        """Return what a step sees of the data."""
+        return self.target.minibatch(self.data_key, step) if block is None else block.batch(step)
+
+    def last_batch(self, step, block: Block | None):
+        """Return what the last step before this one saw."""
+        return self.batch(jnp.maximum(step - 1, 0), block)
+
+
+@eqx.filter_jit
+def _init(run, particles, num_steps, key):
+    return sharding.same_everywhere(run.method.init(run.target, particles, num_steps=num_steps, key=key))
+
+
+@eqx.filter_jit
+def _advance(run, state, start, stop, block):
+    def body(step, state):
+        batch = run.batch(step, block)
+        state = run.method.step(run.target, state, batch, key=jax.random.fold_in(run.key, step))
+        return sharding.same_everywhere(state)
+
+    return jax.lax.fori_loop(start, stop, body, state)
+
+
+@eqx.filter_jit
+def _watch(run, state, step, block):
+    draws = run.method.draws(run.target, state, key=run.key)
+    stride = -(-len(draws.particles) // _KSD_PARTICLES)
+    points = draws.particles[::stride]
+    weights = draws.weights if draws.weights is None else _normalised(draws.weights[::stride])
+    scores = run.target.scores(points, run.last_batch(step, block))
+    finite = jnp.all(jnp.isfinite(scores), axis=1, keepdims=True)
+    scores = jnp.where(finite, scores, 0.0)
+    user = run.target.to_user(draws.particles)
+    figures = {
+        "ksd": jnp.sqrt(ksd_squared(points, scores, IMQ(), weights=weights)),
+        "dispersion": jnp.median(dispersion_of(points, scores, weights)),
+        "finite": jnp.mean(finite),
+        **{name: function(user) for name, function in run.record.items()},
+    }
+    return sharding.same_everywhere(figures)
+
+
+@eqx.filter_jit
+def _final(run, state, step, block):
+    draws = run.method.draws(run.target, state, key=run.key)
+    values = run.target.log_densities_and_scores(draws.particles, run.last_batch(step, block))
+    return sharding.same_everywhere(Final(draws, run.target.to_user(draws.particles), *values))
+
+
+def _normalised(weights):
+    return weights / jnp.sum(weights)
+
+
+def _number(step: int) -> np.ndarray:
+    # NumPy's, because with many processes an array of JAX's would live on a device of one of them.
+    return np.asarray(step, np.int32)
