@@ -6,6 +6,9 @@ from steinflow.bandwidths import Fixed, Median
 from steinflow.checkpoints import Checkpoint
 from steinflow.diagnostics import dispersion, goodness_of_fit, ksd
 from steinflow.fit import fit
+from steinflow.frontends.networks import from_network
+from steinflow.frontends.pymc import from_pymc
+from steinflow.frontends.score import from_score
 from steinflow.kernels import IMQ, RBF, Kernel, Linear, Radial
 from steinflow.methods.base import Method
 from steinflow.methods.dsvi import DSVI
@@ -34,6 +37,14 @@ def __getattr__(name):
         from numpyro.distributions import constraints
 
         return constraints
+    if name == "from_numpyro":
+        from steinflow.frontends.numpyro import from_numpyro
+
+        return from_numpyro
+    if name in ("SteinClassifier", "SteinRegressor"):  # not in __all__: import * works without scikit-learn
+        from steinflow import estimators
+
+        return getattr(estimators, name)
     raise AttributeError(f"module 'steinflow' has no attribute {name!r}")
 
 
@@ -73,6 +84,10 @@ __all__ = [
     "constraints",
     "dispersion",
     "fit",
+    "from_network",
+    "from_numpyro",
+    "from_pymc",
+    "from_score",
     "goodness_of_fit",
     "ksd",
     "load",

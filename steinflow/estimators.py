@@ -13,11 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
 
 from steinflow.fit import fit
 from steinflow.methods.base import Method
@@ -29,6 +24,19 @@ from steinflow.models.supervised import Scaling, Supervised
 from steinflow.stopping import Converged
 from steinflow.targets import Posterior
 from steinflow.typing import Array
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.utils import check_random_state
+    from sklearn.utils.metaestimators import available_if
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ModuleNotFoundError as error:
+    if error.name is None or error.name.split(".")[0] != "sklearn":
+        raise
+    raise ModuleNotFoundError(
+        "The estimators need scikit-learn: pip install 'steinflow[sklearn]'.", name="sklearn"
+    ) from error
 
 _ALL_ROWS = 10_000  # up to here, a step sees all rows
 _BATCH = 1_000  # above, this many
@@ -364,7 +372,10 @@ def _padded(data, batch_size):
     if batch_size is not None:
         return {**data, "weight": jnp.ones(num_rows)}, min(batch_size, num_rows)
     missing = max(32, 1 << (num_rows - 1).bit_length()) - num_rows
-    padded = {name: jnp.pad(values, [(0, missing)] + [(0, 0)] * (values.ndim - 1), mode="edge") for name, values in data.items()}
+    padded = {
+        name: jnp.pad(values, [(0, missing)] + [(0, 0)] * (values.ndim - 1), mode="edge")
+        for name, values in data.items()
+    }
     return {**padded, "weight": jnp.pad(jnp.ones(num_rows), (0, missing))}, None
 
 
@@ -398,6 +409,12 @@ def _frame(estimator, values, classes=None):
         index = pandas.MultiIndex.from_product([index, classes], names=["feature", "class"])
     weights = estimator._weights
     mean = weights @ values
-    quantiles = np.quantile(values, [0.05, 0.5, 0.95], axis=0, weights=np.broadcast_to(weights[:, None], values.shape), method="inverted_cdf")
+    quantiles = np.quantile(
+        values,
+        [0.05, 0.5, 0.95],
+        axis=0,
+        weights=np.broadcast_to(weights[:, None], values.shape),
+        method="inverted_cdf",
+    )
     columns = {"mean": mean, "sd": np.sqrt(weights @ (values - mean) ** 2)}
     return pandas.DataFrame({**columns, **dict(zip(("5%", "50%", "95%"), quantiles, strict=True))}, index=index)

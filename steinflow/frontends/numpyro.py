@@ -36,10 +36,12 @@ def from_numpyro(model: Callable, *args, **kwargs) -> "NumPyroTarget":
         ```python
         import numpyro, numpyro.distributions as dist, steinflow as sf
 
+
         def model(y):
             mean = numpyro.sample("mean", dist.Normal(0, 10))
             sd = numpyro.sample("sd", dist.HalfNormal(10))
             numpyro.sample("y", dist.Normal(mean, sd), obs=y)
+
 
         result = sf.fit(sf.from_numpyro(model, y=jnp.array([1.2, 0.8, 2.0])), num_steps=300)
         ```
@@ -246,7 +248,9 @@ def _classify(trace, plates) -> Sites:
             )
         latent.append(name)
     if not latent:
-        raise ValueError("The model has no latent sites: there is nothing to infer. Leave obs=... away from what is unknown.")
+        raise ValueError(
+            "The model has no latent sites: there is nothing to infer. Leave obs=... away from what is unknown."
+        )
     return Sites(tuple(latent), tuple(observed), tuple(plates), tuple(dims.items()))
 
 

@@ -4,14 +4,13 @@ import contextlib
 import logging
 import os
 import warnings
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from steinflow.batches import batch_indices
 from steinflow.targets import Labels, Target
 
 if TYPE_CHECKING:

@@ -34,9 +34,7 @@ class Uncertainty(NamedTuple):
     total: Array
 
 
-def uncertainty(
-    model: Supervised, particles: Params, X: ArrayLike, *, weights: Weights | None = None
-) -> Uncertainty:
+def uncertainty(model: Supervised, particles: Params, X: ArrayLike, *, weights: Weights | None = None) -> Uncertainty:
     """Predict every row of X and split the uncertainty into its parts.
 
     Args:
