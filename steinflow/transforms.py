@@ -54,7 +54,9 @@ def _bijections(constraints, params):
             "constraints must be one constraint, or a pytree that matches the particle (or a prefix of it); "
             f"got {constraints!r} for a particle of structure {jax.tree.structure(params)}."
         ) from error
-    return [
-        distributions.biject_to(distributions.constraints.real if leaf is None else leaf)
-        for leaf in jax.tree.leaves(matched, is_leaf=is_leaf)
-    ]
+    leaves = jax.tree.leaves(matched, is_leaf=is_leaf)
+    if wrong := [leaf for leaf in leaves if not is_leaf(leaf)]:
+        raise TypeError(
+            f"constraints are None or from sf.constraints, such as sf.constraints.positive; got {wrong[0]!r}."
+        )
+    return [distributions.biject_to(distributions.constraints.real if leaf is None else leaf) for leaf in leaves]
