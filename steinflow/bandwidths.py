@@ -10,7 +10,7 @@ from jax.core import Tracer
 
 from steinflow.typing import Array, Particles, Scalar
 
-_PAIRS = 2**17  # ordered pairs that the median looks at, at least: enough for 1% in one dimension
+_PAIRS = 2**17  # ordered pairs, so half of it distinct ones: enough for 1% of the median in one dimension
 
 
 class Bandwidth(eqx.Module):
@@ -56,38 +56,47 @@ class Fixed(Bandwidth):
 def median_distance(particles: Particles) -> Scalar:
     """Return the median of |x_i - x_j| over pairs i < j.
 
-    Sorting all pairs would take a hundred times longer than the rest of an SVGD step, so the cloud is split into
-    groups, all pairs inside the groups are taken, and their median is found by counting. Up to 362 particles there
-    is one group and the median is exact.
+    Sorting all pairs would take a hundred times longer than the rest of an SVGD step, so the median is found by
+    counting: over all pairs up to 362 particles, which is exact, and over a fixed sample of them beyond.
     """
-    num_particles, dim = particles.shape
-    num_groups = -(-num_particles // max(64, _PAIRS // num_particles))
-    group_size = num_particles // num_groups  # fewer than num_groups particles are left out
-    tolerance = 0.0 if num_groups == 1 else 1e-3
-    groups = particles - jnp.mean(particles, axis=0)
-    if num_groups > 1:
-        # The same shuffle on every run: neighbours in the array may be neighbours in space.
-        shuffle = np.random.default_rng(0).permutation(num_particles)
-        groups = groups[shuffle[: num_groups * group_size]]
-    groups = groups.reshape(num_groups, group_size, dim)
+    particles = particles - jnp.mean(particles, axis=0)  # distances lose fewer digits near the origin
+    if len(particles) ** 2 <= _PAIRS:
+        return _median_of_all_pairs(particles)
+    return _median_of_sampled_pairs(particles)
 
-    products = jnp.einsum("gid,gjd->gij", groups, groups, precision="highest")
-    squared_norms = jnp.sum(groups**2, axis=-1)
-    sums = squared_norms[:, :, None] + squared_norms[:, None, :]
-    squares = sums - 2 * products
-    # Particles that coincide must not get a bandwidth out of rounding errors.
-    squares = jnp.where(squares > 16 * jnp.finfo(sums.dtype).eps * sums, squares, 0.0)
+
+def _median_of_all_pairs(particles):
+    num_particles = len(particles)
     # A particle's distance to itself is not a pair: out of sight.
-    squares = jnp.where(jnp.eye(group_size, dtype=bool), jnp.inf, squares)
-    num_pairs = num_groups * group_size * (group_size - 1)  # each pair twice, so always even
+    itself = jnp.eye(num_particles, dtype=bool)
+    squares = jnp.where(itself, jnp.inf, _squared_distances(particles, particles))
+    num_pairs = num_particles * (num_particles - 1)  # each pair twice, so always even
 
-    lower = _order_statistic(squares, (num_pairs // 2 + 1) // 2 * 2 - 1, tolerance)
-    if tolerance:
-        return jnp.sqrt(lower)
+    lower = _order_statistic(squares, (num_pairs // 2 + 1) // 2 * 2 - 1, tolerance=0.0)
     at_most_lower = jnp.sum(jnp.where(squares <= lower, 1, 0))
     next_larger = jnp.min(jnp.where(squares > lower, squares, jnp.inf))
     upper = jnp.where(at_most_lower > num_pairs // 2, lower, next_larger)
     return (jnp.sqrt(lower) + jnp.sqrt(upper)) / 2
+
+
+def _median_of_sampled_pairs(particles):
+    """Split the cloud into groups and take all pairs across every two of them, so that no pair comes twice."""
+    num_particles, dim = particles.shape
+    num_couples = -(-num_particles // (2 * max(64, _PAIRS // num_particles)))
+    group_size = num_particles // (2 * num_couples)  # the few particles left over are left out
+    # The same shuffle on every run: neighbours in the array may be neighbours in space.
+    shuffle = np.random.default_rng(0).permutation(num_particles)[: 2 * num_couples * group_size]
+    left, right = particles[shuffle].reshape(2, num_couples, group_size, dim)
+    squares = _squared_distances(left, right)
+    return jnp.sqrt(_order_statistic(squares, (squares.size + 1) // 2, tolerance=1e-3))
+
+
+def _squared_distances(x, y):
+    """|x_i - y_j|^2 by a matrix product; zero where it is only rounding: particles that coincide have no bandwidth."""
+    products = jnp.einsum("...id,...jd->...ij", x, y, precision="highest")
+    sums = jnp.sum(x**2, axis=-1)[..., :, None] + jnp.sum(y**2, axis=-1)[..., None, :]
+    squares = sums - 2 * products
+    return jnp.where(squares > 16 * jnp.finfo(sums.dtype).eps * sums, squares, 0.0)
 
 
 def _order_statistic(values: Array, rank: int, tolerance: float) -> Scalar:
