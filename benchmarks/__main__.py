@@ -2,6 +2,7 @@
 
     python -m benchmarks            # a few minutes, on a quiet machine
     python -m benchmarks --quick    # a tenth of the time, less precise
+    python -m benchmarks --readme   # also bring the table in README.md up to date
 
 Prints one table and writes it to benchmarks/results/. Speeds are ratios of times measured in turns in one run; the rest
 comes from a fresh process, so that figures of different machines can be compared.
@@ -22,6 +23,8 @@ from benchmarks.timing import seconds_per_step
 
 DIM = 50
 RESULTS = Path(__file__).parent / "results"
+README = Path(__file__).parents[1] / "README.md"
+START, END = "<!-- benchmark: start -->\n", "<!-- benchmark: end -->\n"
 
 
 class Row(NamedTuple):
@@ -32,6 +35,7 @@ class Row(NamedTuple):
     unit: str
     goal: float | None = None
     at_least: bool = False
+    seconds: tuple[float, float] | None = None  # what the value is the ratio of
     note: str = ""
 
     @property
@@ -41,14 +45,17 @@ class Row(NamedTuple):
         return "pass" if (self.value >= self.goal if self.at_least else self.value <= self.goal) else "MISS"
 
     def cells(self):
-        goal = "" if self.goal is None else f"{'≥' if self.at_least else '≤'} {self.goal:g} {self.unit}"
-        return [self.measure, f"{self.value:.3g} {self.unit}", goal, self.verdict, self.note]
+        goal = "" if self.goal is None else f"{'≥' if self.at_least else '≤'} {self.goal:g} {self.unit}".rstrip()
+        times = "" if self.seconds is None else "{} / {} ms".format(*map(milliseconds, self.seconds))
+        return [self.measure, f"{self.value:.3g} {self.unit}".rstrip(), goal, self.verdict, times or self.note]
 
 
 def main():
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a tenth of the time, and less precise")
-    quick = parser.parse_args().quick
+    parser.add_argument("--readme", action="store_true", help="bring the table in README.md up to date")
+    arguments = parser.parse_args()
+    quick = arguments.quick
     budget = 2.0 if quick else 20.0  # seconds for each comparison
 
     rows = []
@@ -58,6 +65,9 @@ def main():
             rows.append(row)
     print(f"\n{(table := markdown(rows))}")
     write(rows, table, quick=quick)
+    if arguments.readme:
+        before, _, after = README.read_text().partition(START)
+        README.write_text(before + START + readme_table(rows) + END + after.partition(END)[2])
 
 
 def against_products(budget):
@@ -72,9 +82,8 @@ def against_products(budget):
             },
             budget=budget,
         )
-        products = min(times["products"], times["blocked"])
-        note = f"{1e3 * times['step']:.3g} ms over {1e3 * products:.3g} ms"
-        yield Row(f"step / its two matrix products, n = {n}", times["step"] / products, "×", goal, note=note)
+        seconds = times["step"], min(times["products"], times["blocked"])
+        yield Row(f"step / two bare matrix products, n = {n}", seconds[0] / seconds[1], "×", goal, seconds=seconds)
 
 
 def against_peers(budget):
@@ -89,11 +98,8 @@ def against_peers(budget):
                 print(f"{name} is not installed: left out")
                 continue
             times = seconds_per_step({"ours": ours, "theirs": steps}, budget=budget)
-            note = f"{1e3 * times['theirs']:.3g} ms against {1e3 * times['ours']:.3g} ms"
-            goal = goals.get(name) if n == 1000 else None
-            yield Row(
-                f"faster than {name}, n = {n}", times["theirs"] / times["ours"], "×", goal, at_least=True, note=note
-            )
+            seconds, goal = (times["theirs"], times["ours"]), goals.get(name) if n == 1000 else None
+            yield Row(f"{name} / step, n = {n}", seconds[0] / seconds[1], "×", goal, at_least=True, seconds=seconds)
 
 
 def growth(budget):
@@ -102,8 +108,7 @@ def growth(budget):
     steps = {str(n): candidates.steinflow(candidates.start(n, DIM)) for n in sizes}
     times = list(seconds_per_step(steps, budget=budget).values())
     exponent = math.log(times[1] / times[0]) / math.log(sizes[1] / sizes[0])
-    note = f"{1e3 * times[0]:.3g} ms to {1e3 * times[1]:.3g} ms"
-    yield Row("time grows as n to the power, n = 2,000 to 20,000", exponent, "", 2.1, note=note)
+    yield Row("time grows as n^, n = 2,000 to 20,000", exponent, "", 2.1, seconds=(times[1], times[0]))
 
 
 def of_a_fresh_process(budget):
@@ -123,6 +128,26 @@ def markdown(rows):
     widths = [max(len(line[k]) for line in lines) for k in range(len(head))]
     lines[1] = ["-" * width for width in widths]
     return "\n".join(f"| {' | '.join(cell.ljust(w) for cell, w in zip(line, widths, strict=True))} |" for line in lines)
+
+
+def readme_table(rows):
+    """Return milliseconds per step of steinflow, its products and its peers, and how many times slower each peer is."""
+    found = {row.measure: row for row in rows}
+    sizes = (100, 1000)
+    lines = ["| ms per step | " + " | ".join(f"n = {n}" for n in sizes) + " |", "|---|" + "---|" * len(sizes)]
+    products = [found[f"step / two bare matrix products, n = {n}"] for n in sizes]
+    lines.append("| **steinflow** | " + " | ".join(f"**{milliseconds(row.seconds[0])}**" for row in products) + " |")
+    for name in candidates.PEERS:
+        peer = [found.get(f"{name} / step, n = {n}") for n in sizes]
+        if all(peer):
+            cells = (f"{milliseconds(row.seconds[0])} ({row.value:.0f}×)" for row in peer)
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+    lines.append("| two bare matrix products | " + " | ".join(milliseconds(row.seconds[1]) for row in products) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def milliseconds(seconds):
+    return f"{float(f'{1e3 * seconds:.2g}'):g}"
 
 
 def write(rows, table, *, quick):
