@@ -75,6 +75,8 @@ def fit(
         result = sf.fit(lambda x: -0.5 * jnp.sum(x**2), particles=x0, num_steps=500, key=1)
         ```
     """
+    if not isinstance(method, Method):
+        raise TypeError(f"method is an inference method such as sf.SVGD(); got {method!r}.")
     if num_steps < 1:
         raise ValueError(f"num_steps must be at least 1; got {num_steps}.")
     if record_every is not None and record_every < 1:
@@ -226,7 +228,8 @@ def _terminated_as_interrupted(*, enabled):
 
 
 def _result(run, final, snapshot, target) -> Result:
-    finite = jnp.all(jnp.isfinite(final.scores), axis=1)
+    # Outside of the support the score may be finite, even zero, while the log density is -inf.
+    finite = ~jnp.isinf(final.log_densities) & jnp.all(jnp.isfinite(final.scores), axis=1)
     scores = jnp.where(finite[:, None], final.scores, 0.0)
     spread = float(jnp.median(dispersion_of(final.draws.particles, scores, final.draws.weights)))
     history = snapshot.history.items()
@@ -256,7 +259,16 @@ def _outcome(status, step, spread, num_lost, num_particles) -> Outcome:
             f"by step {step} the score was not finite at any particle. These are the last finite particles; take "
             "smaller steps or write the log density with log-space functions.",
         )
-    lost = f" {num_lost} of {num_particles} particles stand where the score is not finite." if num_lost else ""
+    if not np.isfinite(spread):
+        return Outcome(
+            "non-finite",
+            f"after {step} steps particles times scores overflow, so that nothing can be said about the particles. "
+            "Bring the parameters to a scale near 1, or use double precision (jax.config.update('jax_enable_x64', "
+            "True)).",
+        )
+    lost = (
+        f" {num_lost} of {num_particles} particles stand where log density or score are not finite." if num_lost else ""
+    )
     if status == "interrupted":
         return Outcome(
             "interrupted",

@@ -1,0 +1,85 @@
+"""Every exported method does what `Method` promises. A new one is found by itself, and asks for a line in CASES."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scenarios import normal_log_density
+
+import steinflow as sf
+
+
+def gaussian() -> sf.Target:
+    return sf.Density(
+        lambda params: normal_log_density(params["x"]),
+        prior=lambda key: {"x": jax.random.normal(key, (2,))},
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """How to construct a method, and a small target that suits it."""
+
+    method: Callable[[], sf.Method]
+    target: Callable[[], sf.Target] = gaussian
+    num_particles: int = 6
+    num_steps: int = 4
+
+
+CASES = {
+    "SVGD": Case(sf.SVGD),
+    "SVGD.paper": Case(sf.SVGD.paper),
+    "SVGD, subsample": Case(lambda: sf.SVGD(approximation=sf.Subsample(3))),
+}
+for _name in ["DSVI", "MAP", "NPV", "NUTS", "PMD", "ParallelSGLD", "SGLD"]:
+    if hasattr(sf, _name):
+        CASES[_name] = Case(getattr(sf, _name))
+
+EXPORTED = {
+    name
+    for name in sf.__all__
+    if inspect.isclass(cls := getattr(sf, name)) and issubclass(cls, sf.Method) and cls is not sf.Method
+}
+
+
+def test_every_method_has_a_case():
+    covered = {type(case.method()).__name__ for case in CASES.values()}
+    assert not EXPORTED - covered, f"add these to CASES in {__file__}"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_conformance(name, dtype, tmp_path):
+    case = CASES[name]
+    target, method = case.target(), case.method()
+    keys = jax.random.split(jax.random.key(0), case.num_particles)
+    particles = jax.tree.map(lambda leaf: leaf.astype(dtype), jax.vmap(target.sample_prior)(keys))
+    arguments = {"particles": particles, "num_steps": case.num_steps, "key": 3, "progress": False}
+    result = sf.fit(target, method, **arguments)
+
+    n = len(result)
+    assert n >= 1
+    assert jax.tree.structure(result.particles) == jax.tree.structure(particles)
+    for leaf, start in zip(jax.tree.leaves(result.particles), jax.tree.leaves(particles), strict=True):
+        assert leaf.shape == (n, *start.shape[1:])
+        assert leaf.dtype == dtype
+        assert jnp.all(jnp.isfinite(leaf))
+    assert result.unconstrained.shape == result.scores.shape
+    assert result.log_densities.shape == (n,)
+    assert n % result.num_chains == 0
+    if result.weights is not None:
+        assert result.weights.shape == (n,)
+        assert jnp.all(result.weights >= 0)
+        np.testing.assert_allclose(jnp.sum(result.weights), 1, rtol=1e-5)
+    assert result.info["method"] == type(method).__name__
+    assert "nan" not in str(result.summary()).lower()
+
+    again = sf.fit(target, case.method(), **arguments)
+    jax.tree.map(np.testing.assert_array_equal, result.particles, again.particles)
+
+    loaded = sf.load(result.save(tmp_path / "run.nc"))
+    jax.tree.map(np.testing.assert_array_equal, result.particles, loaded.particles)
+    assert loaded.outcome == result.outcome
