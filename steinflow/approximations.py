@@ -110,22 +110,15 @@ class RandomFeatures(Approximation):
         frequencies = _frequencies(kernel, self.m // 2, dim, particles, key)
         x = particles - jnp.mean(particles, axis=0)  # phases keep their digits near the origin
 
-        turns = frequencies.T / (2 * np.pi)
-
-        def features(x):
-            return jnp.concatenate(_cos_sin(x @ turns), axis=1)
-
         # Sums over all particles of features times (score, 1); a row of zeros adds nothing, as it has no 1.
         rows = jnp.concatenate([x, scores, jnp.ones((n, 1), x.dtype)], axis=1)
-        sums = sum_particles(
-            lambda rows: _sum_blocks(lambda rows: features(rows[:, :dim]).T @ rows[:, dim:], rows), rows
-        )
+        turns = frequencies.T / (2 * np.pi)
+        sums = sum_particles(_feature_sums, turns, rows)
         cosines, sines = jnp.split(sums, 2)
         coefficients = jnp.concatenate(
             [cosines[:, :-1] - sines[:, -1:] * frequencies, sines[:, :-1] + cosines[:, -1:] * frequencies]
         )
-        scaled = coefficients / (n * len(frequencies))
-        return split_particles(lambda x: _map_blocks(lambda x: features(x) @ scaled, x), x)
+        return split_particles(_feature_products, (turns, coefficients / (n * len(frequencies))), x)
 
 
 def _frequencies(kernel, count, dim, particles, key) -> Array:
@@ -143,6 +136,20 @@ def _frequencies(kernel, count, dim, particles, key) -> Array:
     # (1 + t)^(-1/2) is the mean of exp(-g t) over g ~ Gamma(1/2): an RBF of random bandwidth; g is half a squared
     # normal.
     return normals * jax.random.normal(scale_key, (count, 1), particles.dtype) / jnp.sqrt(2.0).astype(normals.dtype)
+
+
+def _features(x, turns):
+    return jnp.concatenate(_cos_sin(x @ turns), axis=1)
+
+
+def _feature_sums(turns, rows):
+    dim = len(turns)
+    return _sum_blocks(lambda rows: _features(rows[:, :dim], turns).T @ rows[:, dim:], rows)
+
+
+def _feature_products(shared, x):
+    turns, coefficients = shared
+    return _map_blocks(lambda x: _features(x, turns) @ coefficients, x)
 
 
 def _cos_sin(turns: Array) -> tuple[Array, Array]:

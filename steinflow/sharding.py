@@ -12,9 +12,11 @@ numbers.
 """
 
 import contextlib
+import operator
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -66,48 +68,61 @@ def axis_size(name: str) -> int:
     return current.shape.get(name, 1) if name not in current.manual_axes else 1
 
 
-def split_particles(function: Callable[[Array], PyTree], rows: Array) -> PyTree:
-    """Apply a function of some rows to all rows, each device to its share; the result is gathered."""
+def split_particles(function: Callable[[Any, Array], PyTree], shared: Any, rows: Array) -> PyTree:
+    """Return function(shared, rows), a function of each row, each device for its share of the rows; all get the result.
+
+    `shared`, a pytree, holds all the arrays that the function needs: it must not close over any.
+    """
     num_parts = axis_size(PARTICLES)
     if num_parts == 1:
-        return function(rows)
-    return _gathered(_over_mesh(function, P(PARTICLES)), rows, num_parts)
+        return function(shared, rows)
+    padded = _padded(rows, num_parts, "edge")
+    return _gathered(_over_mesh(function, shared, (P(PARTICLES),), P(PARTICLES))(padded), len(rows))
 
 
-def sum_particles(function: Callable[[Array], PyTree], rows: Array) -> PyTree:
-    """Sum a function of some rows over all rows, each device over its share; rows of zeros must add nothing."""
+def sum_particles(function: Callable[[Any, Array], PyTree], shared: Any, rows: Array) -> PyTree:
+    """Return function(shared, rows), a sum over rows, each device for its share of the rows; zeros must add nothing."""
     num_parts = axis_size(PARTICLES)
     if num_parts == 1:
-        return function(rows)
-    summed = _over_mesh(lambda rows: jax.lax.psum(function(rows), PARTICLES), P(PARTICLES), out=P())
-    return summed(_padded(rows, num_parts, "constant"))
+        return function(shared, rows)
+
+    def summed(shared, rows):
+        return jax.lax.psum(function(shared, rows), PARTICLES)
+
+    return _over_mesh(summed, shared, (P(PARTICLES),), P())(_padded(rows, num_parts, "constant"))
 
 
 def split_scores(
-    function: Callable[[Particles, Batch | None], PyTree], particles: Particles, rows: Batch | None
+    function: Callable[[Any, Particles, Batch], PyTree], shared: Any, particles: Particles, rows: Batch
 ) -> PyTree:
-    """Evaluate densities and scores at all particles, each device for its share of the particles and of the rows.
+    """Return densities and scores at all particles, each device for its share of the particles and of the rows.
 
     The estimate from a batch is the mean of the estimates from its equal parts; rows that do not divide evenly are a
     part of their own, taken on every device.
     """
     num_parts = axis_size(DATA)
+
+    def on_all_rows(shared, x):
+        return function(shared[0], x, shared[1])
+
     if num_parts == 1:
-        return split_particles(lambda x: function(x, rows), particles)
+        return split_particles(on_all_rows, (shared, rows), particles)
+
+    def averaged(shared, x, rows):
+        return jax.lax.pmean(function(shared, x, rows), DATA)
+
     num_rows = len(jax.tree.leaves(rows)[0])
     even = num_rows // num_parts * num_parts
     estimates = []
     if even:
-        shared = jax.tree.map(lambda leaf: leaf[:even], rows)
-        averaged = _over_mesh(lambda x, part: jax.lax.pmean(function(x, part), DATA), (P(PARTICLES), P(DATA)))
-        estimates.append((even, _gathered(averaged, particles, axis_size(PARTICLES), shared)))
+        padded = _padded(particles, axis_size(PARTICLES), "edge")
+        means = _over_mesh(averaged, shared, (P(PARTICLES), P(DATA)), P(PARTICLES))(padded, _cut(rows, 0, even))
+        estimates.append((even / num_rows, _gathered(means, len(particles))))
     if even < num_rows:
-        rest = jax.tree.map(lambda leaf: leaf[even:], rows)
-        estimates.append((num_rows - even, split_particles(lambda x: function(x, rest), particles)))
-    return jax.tree.map(
-        lambda *leaves: sum(count / num_rows * leaf for (count, _), leaf in zip(estimates, leaves, strict=True)),
-        *(estimate for _, estimate in estimates),
-    )
+        rest = split_particles(on_all_rows, (shared, _cut(rows, even, num_rows)), particles)
+        estimates.append((1 - even / num_rows, rest))
+    shares, estimates = zip(*estimates, strict=True)
+    return jax.tree.map(lambda *leaves: sum(map(operator.mul, shares, leaves)), *estimates)
 
 
 def replicate(tree: PyTree) -> PyTree:
@@ -155,14 +170,23 @@ def agree(*values: float) -> tuple[float, ...]:
     return tuple(float(v) for v in multihost_utils.broadcast_one_to_all(np.asarray(values, np.float32)))
 
 
-def _over_mesh(function, specs, out=P(PARTICLES)) -> Callable[..., Any]:
-    # Without checks of what varies over the mesh: they would sum gradients over `data` on their own.
-    return jax.shard_map(function, in_specs=specs, out_specs=out, check_vma=False)
+def _over_mesh(function, shared, in_specs, out_specs) -> Callable[..., PyTree]:
+    arrays, static = eqx.partition(shared, eqx.is_array)
+    mapped = jax.shard_map(
+        lambda arrays, *shares: function(eqx.combine(arrays, static), *shares),
+        in_specs=(P(), *in_specs),
+        out_specs=out_specs,
+        check_vma=False,  # which would sum gradients over `data` on its own
+    )
+    return lambda *arguments: mapped(arrays, *arguments)
 
 
-def _gathered(function, rows, num_parts, *others):
-    results = function(_padded(rows, num_parts, "edge"), *others)
-    return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, P())[: len(rows)], results)
+def _cut(rows, start, stop):
+    return jax.tree.map(lambda leaf: leaf[start:stop], rows)
+
+
+def _gathered(results, num_rows):
+    return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, P())[:num_rows], results)
 
 
 def _padded(rows, num_parts, mode):

@@ -83,18 +83,20 @@ def _radial_direction(particles, scores, kernel, at):
     if kernel.decay is not None:  # B = decay * A: one product gives everything
         right = jnp.concatenate([scores + (2 * kernel.decay / h) * x, ones], axis=1)
 
-        def rows(y):
+        def rows(shared, y):
+            kernel, x, scores, right, h = shared
             product = kernel.profile(_scaled_squares(y, x, h)) @ right
             return product[:, :-1] - (2 * kernel.decay / h) * product[:, -1:] * y
     else:
         right = jnp.concatenate([x, ones], axis=1)
 
-        def rows(y):
+        def rows(shared, y):
+            kernel, x, scores, right, h = shared
             a, b = _with_derivative(kernel.profile, _scaled_squares(y, x, h))
             product = b @ right
             return a @ scores + (2 / h) * (product[:, :-1] - product[:, -1:] * y)
 
-    return _by_blocks(rows, y, n) / n
+    return _by_blocks(rows, (kernel, x, scores, right, h), y, n) / n
 
 
 def _linear_direction(particles, scores, kernel, at):
@@ -104,13 +106,16 @@ def _linear_direction(particles, scores, kernel, at):
 
 
 def _autodiff_direction(particles, scores, kernel, at):
-    value_and_grad = jax.vmap(jax.value_and_grad(kernel), in_axes=(0, None))
+    def rows(shared, at):
+        particles, scores, kernel = shared
 
-    def row(y):
-        values, gradients = value_and_grad(particles, y)
-        return values @ scores + jnp.sum(gradients, axis=0)
+        def row(y):
+            values, gradients = jax.vmap(jax.value_and_grad(kernel), in_axes=(0, None))(particles, y)
+            return values @ scores + jnp.sum(gradients, axis=0)
 
-    return split_particles(lambda at: jax.lax.map(row, at), at) / len(particles)
+        return jax.lax.map(row, at)
+
+    return split_particles(rows, (particles, scores, kernel), at) / len(particles)
 
 
 def ksd_squared(
@@ -132,9 +137,12 @@ def ksd_squared(
         raise ValueError("The U statistic is a mean over pairs of particles: it needs at least two.")
     weights = jnp.full(n, 1 / n, particles.dtype) if weights is None else weights
     kernel = as_kernel(kernel).adapt(particles)
-    rows = stein_kernel_rows(particles, scores, kernel)
 
-    total = weights @ _by_blocks(lambda indices: rows(indices) @ weights, jnp.arange(n), n)
+    def rows(shared, indices):
+        particles, scores, kernel, weights = shared
+        return stein_kernel_rows(particles, scores, kernel)(indices) @ weights
+
+    total = weights @ _by_blocks(rows, (particles, scores, kernel, weights), jnp.arange(n), n)
     if statistic == "V":
         return jnp.maximum(total, 0.0)
     own = jax.vmap(lambda x, s: _stein_kernel(x, s, x, s, kernel))(particles, scores)
@@ -196,9 +204,13 @@ def _with_two_derivatives(profile, t):
     return f, df, ddf
 
 
-def _by_blocks(function, rows, num_columns):
-    """Apply a function of some rows to all rows, a block at a time where the pairs are many, on all devices of the mesh."""
-    return split_particles(lambda rows: _own_blocks(function, rows, num_columns), rows)
+def _by_blocks(function, shared, rows, num_columns):
+    """Return function(shared, rows), a function of each row, by blocks where the pairs are many, on all devices."""
+
+    def own_blocks(shared, rows):
+        return _own_blocks(lambda rows: function(shared, rows), rows, num_columns)
+
+    return split_particles(own_blocks, shared, rows)
 
 
 def _own_blocks(function, rows, num_columns):

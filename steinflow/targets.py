@@ -286,11 +286,16 @@ class FlatTarget(eqx.Module):
 
     def log_densities_and_scores(self, particles: Particles, batch: Batch | None = None) -> tuple[Weights, Scores]:
         """Return log p and its gradient at every particle."""
-        evaluate = jax.vmap(jax.value_and_grad(self.log_density), in_axes=(0, None))
+
+        def evaluate(flat, particles, batch):
+            return jax.vmap(jax.value_and_grad(flat.log_density), in_axes=(0, None))(particles, batch)
+
         rows = self.target.rows(batch)
         if rows is None:
-            return sharding.split_particles(lambda x: evaluate(x, batch), particles)
-        return sharding.split_scores(evaluate, particles, rows)
+            return sharding.split_particles(
+                lambda shared, x: evaluate(shared[0], x, shared[1]), (self, batch), particles
+            )
+        return sharding.split_scores(evaluate, self, particles, rows)
 
     def scores(self, particles: Particles, batch: Batch | None = None) -> Scores:
         """Return the gradient of log p at every particle."""
