@@ -1,7 +1,7 @@
 """scikit-learn estimators: Bayesian linear, logistic and neural regression with `fit` and `predict`, no JAX in sight.
 
-Scaling is done inside. Predictions average over the particles in NumPy and float64, so that a fitted estimator does not compile anything
-and pickles as arrays.
+Scaling is done inside. Predictions average over the particles in NumPy and float64, so that a fitted estimator does not
+compile anything and pickles as arrays.
 """
 
 import dataclasses
@@ -72,7 +72,7 @@ class _SteinEstimator(BaseEstimator):
         return self._run(self._model(X, y, family), responses)
 
     def _update(self, X, y, family: Family, responses: Scaling):
-        """Find the posterior given these rows too: the prior is the Gaussian with the moments of the particles so far."""
+        """Find the posterior given these rows too: the prior is the Gaussian with the moments of the particles."""
         particles = jax.tree.map(jnp.asarray, self.result_.particles)
         return self._run(self._model(X, y, family), responses, particles, _Moments.of(particles, self.result_.weights))
 
@@ -90,7 +90,7 @@ class _SteinEstimator(BaseEstimator):
         start_key, key = jax.random.split(jax.random.key(check_random_state(self.random_state).randint(2**31)))
         data, batch_size = _padded(model.data, self.batch_size)
         if particles is None:
-            # Not the target's business: what it holds has the shapes of the padded data, and compiles once for all of them.
+            # Drawn here: the target holds only arrays of the padded shapes, so that it compiles once for all of them.
             padded = eqx.tree_at(lambda model: model.data, model, {name: data[name] for name in model.data})
             particles = jax.vmap(padded.sample_prior)(jax.random.split(start_key, self.num_particles))
         target = Posterior(log_prior or model.log_prior, _Weighted(model.log_likelihood), data, batch_size)
@@ -129,7 +129,7 @@ class _SteinEstimator(BaseEstimator):
         return validate_data(self, X, reset=False, dtype=np.float64)
 
     def _coefficients(self, scale):
-        """Return intercepts and coefficients of every particle for the user's X: particles x outputs, particles x features x outputs."""
+        """Return intercepts (particles x outputs) and slopes (particles x features x outputs) for the user's X."""
         if self.hidden:
             raise AttributeError("A network has no coefficients; this estimator was fitted with hidden layers.")
         [(weights, biases)] = _layers(self._particles)
@@ -226,8 +226,9 @@ class SteinRegressor(RegressorMixin, _SteinEstimator):
         X = self._validated(X)
         return self._outputs(X)[..., 0] * self._scale + self._shift
 
-    def _checked(self, X, y, *, reset=True):
-        return validate_data(self, X, y, reset=reset, dtype=np.float64, y_numeric=True)
+    def _checked(self, X, y, *, reset=True) -> tuple[np.ndarray, np.ndarray]:
+        X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, y_numeric=True)
+        return np.asarray(X), np.asarray(y, np.float64)
 
 
 class SteinClassifier(ClassifierMixin, _SteinEstimator):
@@ -247,7 +248,8 @@ class SteinClassifier(ClassifierMixin, _SteinEstimator):
     Attributes:
         classes_: the labels.
         result_: the `sf.Result`, with particles on the standardised scale.
-        coef_, intercept_: posterior means for the user's X, without hidden layers; one row per class, or one row for two classes.
+        coef_, intercept_: posterior means for the user's X, without hidden layers; one row per class, or one row for
+            two classes.
         n_iter_: how many steps were made.
 
     Example:
@@ -270,7 +272,7 @@ class SteinClassifier(ClassifierMixin, _SteinEstimator):
 
     @available_if(_is_linear)
     def partial_fit(self, X, y, classes=None):
-        """Go on with more rows: the posterior so far, as a Gaussian, is the prior. The first call sets scaling and classes."""
+        """Go on with more rows: the posterior so far, as a Gaussian, is the prior. The first call sets the scaling."""
         first = not hasattr(self, "result_")
         X, y = validate_data(self, X, y, reset=first, dtype=np.float64)
         check_classification_targets(y)
@@ -313,7 +315,7 @@ class SteinClassifier(ClassifierMixin, _SteinEstimator):
         return self._weights @ self._coefficients(1.0)[0]
 
     def coefficients(self):
-        """Return mean, sd and quantiles of intercepts and coefficients as a pandas DataFrame, by feature (and class)."""
+        """Return mean, sd and quantiles of intercepts and coefficients as a pandas DataFrame, by feature and class."""
         intercepts, slopes = self._coefficients(1.0)
         values = np.concatenate([intercepts[:, None], slopes], axis=1)
         return _frame(self, values.reshape(len(values), -1), self.classes_ if values.shape[2] > 1 else None)
@@ -363,8 +365,8 @@ class _Moments(eqx.Module):
 def _padded(data, batch_size):
     """Return the data with weights, and the batch size.
 
-    Small data are filled up to a power of two by rows of weight zero, so that fits of about the same size share compiled code: cross-
-    validation and learning curves compile once.
+    Small data are filled up to a power of two by rows of weight zero, so that fits of about the same size share
+    compiled code: cross- validation and learning curves compile once.
     """
     num_rows = len(data["y"])
     if batch_size is None and num_rows > _ALL_ROWS:

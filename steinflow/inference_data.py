@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -58,7 +59,7 @@ def inference_data(
         values = np.asarray(values)
         return values.reshape(num_chains, -1, *values.shape[1:])
 
-    by_group = {
+    by_group: dict[str, Any] = {
         name: {variable: by_chain(values) for variable, values in group.items()}
         for name, group in groups.items()
         if group

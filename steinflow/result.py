@@ -108,8 +108,8 @@ class Result:
     ):
         """Return `arviz.InferenceData` with posterior and sample_stats, and what the target knows about its data.
 
-        NumPyro and PyMC models, networks and `sf.Posterior` add log_likelihood, posterior_predictive and observed_data, as far
-        as they have them, and names for axes.
+        NumPyro and PyMC models, networks and `sf.Posterior` add log_likelihood, posterior_predictive and observed_data,
+        as far as they have them, and names for axes.
 
         Args:
             target: what was inferred, for a result that was read from disk; `fit` keeps it otherwise.

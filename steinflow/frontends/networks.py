@@ -1,4 +1,4 @@
-"""Any Equinox or Flax (linen, nnx) module as a Bayesian network: a prior over its parameters, a likelihood, minibatches."""
+"""Any Equinox or Flax (linen, nnx) module as a Bayesian network: a prior over its parameters and a likelihood."""
 
 import abc
 import sys
@@ -31,18 +31,20 @@ def from_network(
 ) -> "NetworkPosterior":
     """Return the posterior of a network's parameters.
 
-    Particles are dictionaries: `network` holds the module's parameters in its own structure, and for real y `log_gamma` the
-    noise precision on the standardised scale. `sf.models.uncertainty(target, result.particles, X)` splits the uncertainty of
-    predictions into epistemic and aleatoric parts; `target.predict` and `target.evaluate` are those of all models.
+    Particles are dictionaries: `network` holds the module's parameters in its own structure, and for real y `log_gamma`
+    the noise precision on the standardised scale. `sf.models.uncertainty(target, result.particles, X)` splits the
+    uncertainty of predictions into epistemic and aleatoric parts; `target.predict` and `target.evaluate` are those of
+    all models.
 
     Args:
-        network: a function from a key to an Equinox module (called on one row) or an nnx module (called on a batch), a module
-            itself, or a Flax linen module. Particles start from the module's own initialisation where there is one (a function, or
-            linen), from the prior otherwise. Dropout is off.
+        network: a function from a key to an Equinox module (called on one row) or an nnx module (called on a batch), a
+            module itself, or a Flax linen module. Particles start from the module's own initialisation where there is
+            one (a function, or linen), from the prior otherwise. Dropout is off.
         X: one row per example; rows may have any shape.
         y: one entry per row.
         family: `sf.models.Gaussian()`, `Bernoulli()`, `Categorical(K)`, `Poisson()`: what the outputs mean.
-        prior_scale: parameters have the prior N(0, prior_scale² / fan_in), with fan_in = 1 for biases and other vectors.
+        prior_scale: parameters have the prior N(0, prior_scale² / fan_in), with fan_in = 1 for biases and other
+            vectors.
         log_prior: takes the module's parameters to a log density, in place of that prior.
         batch_size: rows per step; all of them if not given.
         standardize: shift and scale the features, and a real-valued y, to mean 0 and sd 1.
@@ -77,7 +79,7 @@ def from_network(
 class NetworkPosterior(Supervised):
     """A Bayesian network; `from_network` makes it."""
 
-    start: Callable[[PRNGKeyArray], Params]
+    start: Callable[[PRNGKeyArray], Params] = eqx.field(kw_only=True)
 
     def __init__(self, X, y, module, log_prior, *, start, shape, family, batch_size, standardize):
         self.start = start
@@ -112,7 +114,7 @@ class _Forward(eqx.Module):
         expected = (len(X),) if self.num_outputs == 1 else (len(X), self.num_outputs)
         if outputs.size != np.prod(expected):
             raise ValueError(
-                f"The family needs {self.num_outputs} output(s) for every row; the network gives shape {outputs.shape[1:]}."
+                f"The family needs {self.num_outputs} output(s) for every row; the network gives {outputs.shape[1:]}."
             )
         return outputs.reshape(expected)
 
@@ -202,7 +204,12 @@ def _adapt(network, row) -> _Module:
     if linen is not None and isinstance(network, linen.Module):
         variables = network.init(jax.random.key(0), row)
         rest = {name: values for name, values in variables.items() if name != "params"}
-        return _Linen(variables["params"], lambda key: network.init(key, row)["params"], network, rest)
+        return _Linen(
+            params=variables["params"],
+            start=lambda key: network.init(key, row)["params"],
+            module=network,
+            rest=rest,
+        )
     build = None if _is_module(network) else network
     if build is not None:
         if not callable(build):
@@ -220,7 +227,8 @@ def _equinox(network, build):
         return eqx.partition(eqx.nn.inference_mode(module), eqx.is_inexact_array)
 
     params, rest = split(network)
-    return _Equinox(params, None if build is None else lambda key: split(build(key))[0], rest)
+    start = None if build is None else lambda key: split(build(key))[0]
+    return _Equinox(params=params, start=start, rest=rest)
 
 
 def _nnx(network, build):
@@ -231,7 +239,8 @@ def _nnx(network, build):
         return nnx.split(module, nnx.Param, ...)
 
     graph, params, rest = split(network)
-    return _Nnx(params, None if build is None else lambda key: split(build(key))[1], graph, rest)
+    start = None if build is None else lambda key: split(build(key))[1]
+    return _Nnx(params=params, start=start, graph=graph, rest=rest)
 
 
 def _is_module(network) -> bool:

@@ -1,4 +1,4 @@
-"""NumPyro models as targets: named sites, NumPyro's own transforms, prior draws, `plate(subsample_size=...)` as minibatches."""
+"""NumPyro models as targets: named sites, NumPyro's own transforms, prior draws, subsampled plates as minibatches."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,10 +22,10 @@ from steinflow.typing import Array
 def from_numpyro(model: Callable, *args, **kwargs) -> "NumPyroTarget":
     """Return a NumPyro model, with its data, as a target.
 
-    Particles are dictionaries by site name, in the support of each site, with the deterministic sites beside them; runs start from
-    prior draws. A plate with `subsample_size` makes minibatches: every row once per epoch, the same rows for all particles.
-    `result.to_arviz()` has the likelihood and predictive draws of the observed sites, and plates as names of axes;
-    `numpyro.infer.Predictive(model, result.particles)` works as well.
+    Particles are dictionaries by site name, in the support of each site, with the deterministic sites beside them; runs
+    start from prior draws. A plate with `subsample_size` makes minibatches: every row once per epoch, the same rows for
+    all particles. `result.to_arviz()` has the likelihood and predictive draws of the observed sites, and plates as
+    names of axes; `numpyro.infer.Predictive(model, result.particles)` works as well.
 
     Args:
         model: a function of NumPyro primitives.
@@ -97,7 +97,8 @@ class NumPyroTarget(Target):
     sites: Sites = eqx.field(static=True)
 
     def log_density(self, params, batch=None):
-        return -potential_energy(self._model(batch), self.arguments.args, self.arguments.kwargs, params)
+        energy = potential_energy(self._model(batch), self.arguments.args, self.arguments.kwargs, params)
+        return -jnp.asarray(energy)
 
     def constrain(self, params):
         return constrain_fn(
@@ -158,7 +159,7 @@ class NumPyroTarget(Target):
         return {name: jnp.asarray(particles[name]) for name in self.sites.latent}
 
     def _model(self, batch=None, *, key=None):
-        """The model on these rows, all of them if there is no batch; the key serves what is random beside the latent sites."""
+        """The model on these rows, or all of them; the key serves what is random beside the latent sites."""
         return handlers.seed(self._on_rows(batch), jax.random.key(0) if key is None else key)
 
     def _on_rows(self, batch=None):
@@ -238,13 +239,13 @@ def _classify(trace, plates) -> Sites:
         if site["fn"].support.is_discrete:
             raise ValueError(
                 f"The latent site {name!r} is discrete, and SVGD needs gradients. Sum it out, for instance with "
-                "dist.MixtureSameFamily or with numpyro.factor and jax.nn.logsumexp over its values; or observe it with obs=... ."
+                "dist.MixtureSameFamily, or with numpyro.factor and jax.nn.logsumexp over its values."
             )
         inside = subsampled & {frame.name for frame in site["cond_indep_stack"]}
         if inside:
             raise ValueError(
-                f"The latent site {name!r} has one value per row of the subsampled plate {sorted(inside)[0]!r}: a minibatch would "
-                "leave the other rows without any. Remove subsample_size from that plate."
+                f"The latent site {name!r} has one value per row of the subsampled plate {min(inside)!r}: "
+                "a minibatch would leave the other rows without any. Remove subsample_size from that plate."
             )
         latent.append(name)
     if not latent:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from steinflow.targets import Labels, Target
+from steinflow.typing import Array
 
 if TYPE_CHECKING:
     import pymc
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
 def from_pymc(model: "pymc.Model") -> "PyMCTarget":
     """Return a PyMC model as a target.
 
-    Particles are dictionaries by variable name, as PyMC's users know them (a positive sigma, not its logarithm), with the
-    deterministics beside them; runs start from prior draws. `result.to_arviz()` has the likelihood and predictive draws of the observed variables, with the
-    model's coordinates and dimensions. The data are those that the model has now: after `pm.set_data` call this again.
+    Particles are dictionaries by variable name, as PyMC's users know them (a positive sigma, not its logarithm), with
+    the deterministics beside them; runs start from prior draws. `result.to_arviz()` has the likelihood and predictive
+    draws of the observed variables, with the model's coordinates and dimensions. The data are those that the model has
+    now: after `pm.set_data` call this again.
 
-    JAX computes in 32 bits unless told otherwise, PyMC in 64: `jax.config.update("jax_enable_x64", True)` before anything else
-    makes them agree. Needs `pip install 'steinflow[pymc]'`.
+    JAX computes in 32 bits unless told otherwise, PyMC in 64: `jax.config.update("jax_enable_x64", True)` before
+    anything else makes them agree. Needs `pip install 'steinflow[pymc]'`.
 
     Args:
         model: the model, outside of or inside its `with` block.
@@ -71,7 +73,8 @@ class PyMCTarget(Target):
         missing = [name for name in self.graphs.free if name not in params]
         if missing:
             raise ValueError(
-                f"particles must be a dictionary with an array for each of {list(self.graphs.free)}; {missing} are missing."
+                f"particles must be a dictionary with an array for each of {list(self.graphs.free)}; "
+                f"{missing} are missing."
             )
         values = self.graphs.unconstrain(self._values(params))
         return dict(zip(self.graphs.free, values, strict=True))
@@ -172,10 +175,10 @@ def _jaxified(inputs, outputs):
 
     function = get_jaxified_graph(inputs, outputs)
 
-    def call(values):
+    def call(values) -> list[Array]:
         with warnings.catch_warnings():  # PyMC asks for 64 bits; whether there are any is JAX's setting
             warnings.filterwarnings("ignore", message="Explicitly requested dtype")
-            return function(*values)
+            return [jnp.asarray(value) for value in function(*values)]
 
     return call
 
@@ -196,7 +199,7 @@ def _prior_sampler(model):
     from pymc.initial_point import make_initial_point_fn
 
     def sampler(improper):
-        strategies = {rv: "support_point" if rv in improper else "prior" for rv in model.free_RVs}
+        strategies: dict = {rv: "support_point" if rv in improper else "prior" for rv in model.free_RVs}
         draw = make_initial_point_fn(model=model, overrides=strategies, jitter_rvs=improper, return_transformed=False)
         draw(0)
         return draw
@@ -213,15 +216,15 @@ def _check(model) -> None:
     discrete = [rv.name for rv in model.free_RVs if rv.dtype.startswith(("int", "uint", "bool"))]
     if discrete:
         raise ValueError(
-            f"The latent variables {discrete} are discrete, and SVGD needs gradients. Sum them out, for instance with pm.Mixture or "
-            "pymc_extras.marginalize, or give them observed values."
+            f"The latent variables {discrete} are discrete, and SVGD needs gradients. Sum them out, for instance with "
+            "pm.Mixture or pymc_extras.marginalize, or give them observed values."
         )
     if not model.free_RVs:
         raise ValueError("The model has no free variables: there is nothing to infer.")
     if any(isinstance(node.op, MinibatchOp) for node in _nodes(model.basic_RVs + list(model.rvs_to_values.values()))):
         raise ValueError(
-            "The model has a pm.Minibatch, whose random state JAX cannot see. Use all the data, or write the model in NumPyro with "
-            "numpyro.plate(..., subsample_size=...), or as sf.Posterior(..., batch_size=...)."
+            "The model has a pm.Minibatch, whose random state JAX cannot see. Use all the data, or write the model in "
+            "NumPyro with numpyro.plate(..., subsample_size=...), or as sf.Posterior(..., batch_size=...)."
         )
 
 
@@ -234,7 +237,7 @@ def _nodes(variables):
 @contextlib.contextmanager
 def _no_side_effects():
     """Undo what importing PyMC's JAX module does: it switches JAX to 64 bits and asks XLA for 100 devices."""
-    x64, flags = jax.config.jax_enable_x64, os.environ.get("XLA_FLAGS")
+    x64, flags = jax.config.read("jax_enable_x64"), os.environ.get("XLA_FLAGS")
     try:
         import pymc.sampling.jax  # noqa: F401
 

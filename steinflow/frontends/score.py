@@ -1,4 +1,4 @@
-"""Scores from outside JAX: PyTorch, Stan, a simulator with an adjoint. Python computes the scores, compiled code does the rest."""
+"""Scores from outside JAX: PyTorch, Stan, a simulator with an adjoint. Compiled code does the rest."""
 
 import functools
 from collections.abc import Callable
@@ -20,12 +20,12 @@ def from_score(
 ) -> "ScoreTarget":
     """Return a target given by a function that computes the scores of all particles with NumPy.
 
-    The function is called once a step, with all particles at once. It must not call JAX. Methods that compare densities (NUTS, NPV)
-    need `with_log_density`; SVGD and SGLD do not.
+    The function is called once a step, with all particles at once. It must not call JAX. Methods that compare densities
+    (NUTS, NPV) need `with_log_density`; SVGD and SGLD do not.
 
     Args:
-        function: takes particles (NumPy arrays with a leading axis, in the structure that `fit` was given) to the gradient of the
-            log density at each of them, in the same structure.
+        function: takes particles (NumPy arrays with a leading axis, in the structure that `fit` was given) to the
+            gradient of the log density at each of them, in the same structure.
         with_log_density: whether the function returns a pair of the scores and one log density per particle.
         prior: takes a key to one starting particle.
         constraints: as for `sf.Density`; scores and log densities are those in the user's space.
@@ -48,8 +48,12 @@ class ScoreTarget(ConstrainedTarget):
 
     outside: "_Outside"  # compared by identity: JAX does not look inside
 
+    @property
+    def knows_log_density(self):
+        return self.outside.with_log_density
+
     def user_log_density(self, params, batch):
-        return _log_density(self.outside, params)
+        return jnp.asarray(_log_density(self.outside, params))
 
 
 class _Outside:
@@ -83,7 +87,7 @@ class _Outside:
         if self.with_log_density:
             if not (isinstance(returned, tuple) and len(returned) == 2):
                 raise ValueError(
-                    "With with_log_density=True the function returns a pair: the scores, and one log density per particle; "
+                    "With with_log_density=True the function returns a pair: scores, and one log density per particle; "
                     f"got {type(returned).__name__}."
                 )
             returned, values = returned[0], np.asarray(returned[1])

@@ -1,7 +1,8 @@
-r"""Where the uncertainty of a prediction comes from: the noise that more data would not remove, and the rest, which it would.
+r"""Where the uncertainty of a prediction comes from: noise, which more data would not remove, and the rest.
 
-Numbers: $\mathrm{Var}[y] = E_\theta \mathrm{Var}[y \mid \theta] + \mathrm{Var}_\theta E[y \mid \theta]$, the aleatoric and the epistemic part.
-Classes: $H(E_\theta p_\theta) = E_\theta H(p_\theta) + I(y; \theta)$, in nats, likewise (Depeweg et al., 2018).
+Numbers: $\mathrm{Var}[y] = E_\theta \mathrm{Var}[y \mid \theta] + \mathrm{Var}_\theta E[y \mid \theta]$, the aleatoric
+and the epistemic part. Classes: $H(E_\theta p_\theta) = E_\theta H(p_\theta) + I(y; \theta)$, in nats, likewise
+(Depeweg et al., 2018).
 """
 
 from typing import NamedTuple

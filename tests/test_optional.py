@@ -1,0 +1,77 @@
+"""Without the optional packages the core works, and the errors name the extra to install."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+BLOCKED = [
+    "pymc",
+    "pytensor",
+    "sklearn",
+    "flax",
+    "matplotlib",
+    "pandas.core",
+    "blackjax",
+    "orbax",
+    "plotly",
+    "typer",
+    "rich",
+]
+
+BLOCKER = """
+import importlib.abc, sys
+
+class Blocker(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if any(name == blocked or name.startswith(blocked + ".") for blocked in {blocked}):
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Blocker())
+"""
+
+
+def run(code, blocked):
+    script = BLOCKER.format(blocked=blocked) + textwrap.dedent(code)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_core_works():
+    blocked = [name for name in BLOCKED if name != "pandas.core"]  # ArviZ needs pandas
+    run(
+        """
+        import jax.numpy as jnp, numpy as np, steinflow as sf
+        from steinflow import *
+
+        x0 = np.random.default_rng(0).normal(size=(10, 2))
+        result = sf.fit(lambda x: -0.5 * jnp.sum(x**2), particles=x0, num_steps=20, progress=False)
+        result.summary(), result.to_arviz()
+        """,
+        blocked,
+    )
+
+
+@pytest.mark.parametrize(
+    ("blocked", "code", "extra"),
+    [
+        ("pymc", "sf.from_pymc(None)", "steinflow[pymc]"),
+        ("sklearn", "sf.SteinClassifier()", "steinflow[sklearn]"),
+        ("sklearn", "sf.SteinRegressor()", "steinflow[sklearn]"),
+    ],
+)
+def test_errors_name_the_extra(blocked, code, extra):
+    run(
+        f"""
+        import steinflow as sf
+
+        try:
+            {code}
+        except ModuleNotFoundError as error:
+            assert "pip install '{extra}'" in str(error), error
+        else:
+            raise AssertionError("no error")
+        """,
+        [blocked],
+    )
