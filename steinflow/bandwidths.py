@@ -72,8 +72,8 @@ def _median_of_all_pairs(particles):
     squares = jnp.where(itself, jnp.inf, _squared_distances(particles, particles))
     num_pairs = num_particles * (num_particles - 1)  # each pair twice, so always even
 
-    lower = _order_statistic(squares, (num_pairs // 2 + 1) // 2 * 2 - 1, tolerance=0.0)
-    at_most_lower = jnp.sum(jnp.where(squares <= lower, 1, 0))
+    rank = (num_pairs // 2 + 1) // 2 * 2 - 1
+    lower, at_most_lower = _order_statistic(squares, rank, num_values=num_pairs, tolerance=0.0)
     next_larger = jnp.min(jnp.where(squares > lower, squares, jnp.inf))
     upper = jnp.where(at_most_lower > num_pairs // 2, lower, next_larger)
     return (jnp.sqrt(lower) + jnp.sqrt(upper)) / 2
@@ -88,7 +88,8 @@ def _median_of_sampled_pairs(particles):
     shuffle = np.random.default_rng(0).permutation(num_particles)[: 2 * num_couples * group_size]
     left, right = particles[shuffle].reshape(2, num_couples, group_size, dim)
     squares = _squared_distances(left, right)
-    return jnp.sqrt(_order_statistic(squares, (squares.size + 1) // 2, tolerance=1e-3))
+    median, _ = _order_statistic(squares, (squares.size + 1) // 2, num_values=squares.size, tolerance=1e-3)
+    return jnp.sqrt(median)
 
 
 def _squared_distances(x, y):
@@ -99,12 +100,12 @@ def _squared_distances(x, y):
     return jnp.where(squares > 16 * jnp.finfo(sums.dtype).eps * sums, squares, 0.0)
 
 
-def _order_statistic(values: Array, rank: int, tolerance: float) -> Scalar:
-    """Return the `rank`-th smallest finite value (1 is the smallest) by counting, not by sorting.
+def _order_statistic(values: Array, rank: int, *, num_values: int, tolerance: float) -> tuple[Scalar, Scalar]:
+    """Return the `rank`-th smallest of `num_values` finite values (1 is the smallest), and how many are at most that.
 
-    Keeps a bracket `count(<= low) < rank <= count(<= high)`, narrowed in turn by interpolation (fast on smooth
-    distributions) and by bisection of the floating-point numbers inside it (safe on all others: there are only 2^32),
-    until one distinct value is left inside it or it is narrow enough.
+    It counts and does not sort: a bracket `count(<= low) < rank <= count(<= high)` is narrowed in turn by interpolation
+    (fast on smooth distributions) and by bisection of the floating-point numbers inside it (safe on all others: there
+    are only 2^32), until one distinct value is left inside it or it is narrow enough.
     """
     bits = jnp.int32 if values.dtype == jnp.float32 else jnp.int64
 
@@ -141,7 +142,6 @@ def _order_statistic(values: Array, rank: int, tolerance: float) -> Scalar:
         return wide & (count_high - count_low > 2) & (turn < 200)
 
     largest = jnp.max(jnp.where(jnp.isfinite(values), values, 0.0))
-    count_all = count(largest)
-    start = (-jnp.ones_like(largest), largest, jnp.zeros_like(count_all), count_all, 0)
-    _, high, *_ = jax.lax.while_loop(unfinished, narrow, start)
-    return jnp.max(jnp.where(values <= high, values, 0.0))
+    start = (-jnp.ones_like(largest), largest, jnp.zeros(()), jnp.full((), float(num_values)), 0)
+    _, high, _, count_high, _ = jax.lax.while_loop(unfinished, narrow, start)
+    return jnp.max(jnp.where(values <= high, values, 0.0)), count_high
