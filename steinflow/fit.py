@@ -163,10 +163,10 @@ def _next_chunk(chunk, steps_done, seconds):
 
 def _check_start(run, state, block, num_particles):
     final = run.final(state, 0, block)
-    # A target that knows scores alone has log densities of NaN.
-    finite = ~jnp.isinf(final.log_densities) & jnp.all(jnp.isfinite(final.scores), axis=1)
+    finite = run.target.finite(final.log_densities, final.scores)
     if not jnp.any(finite):
-        which = "log density" if not jnp.any(jnp.isfinite(final.log_densities)) else "score"
+        known = run.target.target.knows_log_density
+        which = "log density" if known and not jnp.any(jnp.isfinite(final.log_densities)) else "score"
         raise ValueError(
             f"The {which} is not finite at any of the {num_particles} starting particles. Start where the density is "
             "positive and finite, and write it with log-space functions (jax.nn.log_sigmoid, xlogy, ...)."
@@ -228,8 +228,7 @@ def _terminated_as_interrupted(*, enabled):
 
 
 def _result(run, final, snapshot, target) -> Result:
-    # Outside of the support the score may be finite, even zero, while the log density is -inf.
-    finite = ~jnp.isinf(final.log_densities) & jnp.all(jnp.isfinite(final.scores), axis=1)
+    finite = run.target.finite(final.log_densities, final.scores)
     scores = jnp.where(finite[:, None], final.scores, 0.0)
     spread = float(jnp.median(dispersion_of(final.draws.particles, scores, final.draws.weights)))
     history = snapshot.history.items()
@@ -256,7 +255,7 @@ def _outcome(status, step, spread, num_lost, num_particles) -> Outcome:
     if status == "non-finite" or num_lost == num_particles:
         return Outcome(
             "non-finite",
-            f"by step {step} the score was not finite at any particle. These are the last finite particles; take "
+            f"by step {step} log density or score were not finite at any particle. The particles themselves are; take "
             "smaller steps or write the log density with log-space functions.",
         )
     if not np.isfinite(spread):

@@ -104,9 +104,9 @@ def _watch(run, state, step, block):
     stride = -(-len(draws.particles) // _KSD_PARTICLES)
     points = draws.particles[::stride]
     weights = draws.weights if draws.weights is None else _normalised(draws.weights[::stride])
-    scores = run.target.scores(points, run.last_batch(step, block))
-    finite = jnp.all(jnp.isfinite(scores), axis=1, keepdims=True)
-    scores = jnp.where(finite, scores, 0.0)
+    log_densities, scores = run.target.log_densities_and_scores(points, run.last_batch(step, block))
+    finite = run.target.finite(log_densities, scores)
+    scores = jnp.where(finite[:, None], scores, 0.0)
     user = run.target.to_user(draws.particles)
     figures = {
         "ksd": jnp.sqrt(ksd_squared(points, scores, IMQ(), weights=weights)),

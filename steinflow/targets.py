@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from jaxtyping import Bool
 
 from steinflow import sharding, transforms
 from steinflow.batches import batch_indices
@@ -63,6 +64,11 @@ class Target(eqx.Module):
             "This target has no prior to draw starting particles from. Pass fit(..., particles=x0) with a leading axis "
             "of particles, or give the target a prior: Density(..., prior=lambda key: one_draw)."
         )
+
+    @property
+    def knows_log_density(self) -> bool:
+        """Whether `log_density` has a value; where a target knows its scores alone, it is NaN."""
+        return True
 
     def sample(self, key: PRNGKeyArray) -> Params:
         """Draw one exact sample, in the user's space, where that is possible."""
@@ -305,6 +311,12 @@ class FlatTarget(eqx.Module):
         """Return the trace of the Hessian of log p at x."""
         return self.target.laplacian(self.unravel(x))
 
+    def finite(self, log_densities: Weights, scores: Scores) -> Bool[Array, " n"]:
+        """Say of every particle whether it stands where the density is positive and finite, and so is the score."""
+        finite = jnp.all(jnp.isfinite(scores), axis=1)
+        # Outside of the support the score may well be finite, even zero.
+        return finite & jnp.isfinite(log_densities) if self.target.knows_log_density else finite
+
     def minibatch(self, key: PRNGKeyArray, step: Array) -> Batch | None:
         """Return the rows of the data that this step sees."""
         return self.target.minibatch(key, step)
@@ -339,6 +351,11 @@ def flatten(target: Target, particles: Params) -> tuple[FlatTarget, Particles]:
         raise ValueError(
             f"{outside} of {len(matrix)} particles are not finite or lie outside their constraints. "
             "Give points inside the support."
+        )
+    if not jnp.all(jnp.isfinite(4 * jnp.sum(matrix**2, axis=1))):
+        raise ValueError(
+            f"Squared distances between particles overflow in {matrix.dtype}: coordinates go up to "
+            f"{float(jnp.max(jnp.abs(matrix))):.1e}. Bring the parameters to a scale near 1, or use double precision."
         )
     _check_log_density(flat, matrix[0])
     return flat, matrix

@@ -42,7 +42,7 @@ def test_goodness_of_fit_is_calibrated():
     rng = np.random.default_rng(1)
     p_values = [
         sf.goodness_of_fit(normal_log_density, rng.normal(size=(100, 2)), num_bootstrap=200, key=i).p_value
-        for i in range(60)
+        for i in range(40)
     ]
     assert 0.3 < np.mean(p_values) < 0.7
     assert np.mean(np.array(p_values) < 0.1) < 0.25

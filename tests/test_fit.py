@@ -53,7 +53,21 @@ def test_longer_runs_go_through_the_same_states():
     np.testing.assert_array_equal(record.history["x"][0], ten.particles)
 
 
-def test_a_second_call_does_not_compile_again():
+@pytest.fixture
+def compilations():
+    """Count what XLA compiles."""
+    events = []
+
+    def listen(event, duration, **_):
+        if event == "/jax/core/compile/backend_compile_duration":
+            events.append(duration)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield events
+    jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def test_a_second_call_does_not_compile_again(compilations):
     traces = []
 
     def log_density(x):
@@ -61,11 +75,13 @@ def test_a_second_call_does_not_compile_again():
         return normal_log_density(x)
 
     run(log_density)
-    count = len(traces)
-    assert count
+    num_traces, num_compilations = len(traces), len(compilations)
+    assert num_traces
+    assert num_compilations
     run(log_density, key=5, num_steps=33, particles=X0 + 1)
     # The user's function is looked at once before a run, without compiling anything.
-    assert len(traces) - count <= 1
+    assert len(traces) - num_traces <= 1
+    assert len(compilations) == num_compilations
 
 
 def test_a_second_posterior_of_the_same_shape_does_not_compile_again():

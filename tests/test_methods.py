@@ -13,11 +13,12 @@ from scenarios import normal_log_density
 import steinflow as sf
 
 
+def draw(key):
+    return {"x": jax.random.normal(key, (2,))}
+
+
 def gaussian() -> sf.Target:
-    return sf.Density(
-        lambda params: normal_log_density(params["x"]),
-        prior=lambda key: {"x": jax.random.normal(key, (2,))},
-    )
+    return sf.Density(lambda params: normal_log_density(params["x"]), prior=draw)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,14 +31,26 @@ class Case:
     num_steps: int = 4
 
 
+def small_network() -> sf.Target:
+    x = np.linspace(-1, 1, 12)[:, None]
+    return sf.models.NeuralNetwork(x, x[:, 0] ** 2, hidden=(3,))
+
+
 CASES = {
+    "DSVI": Case(sf.DSVI),
+    "MAP": Case(sf.MAP),
+    "MonteCarlo": Case(lambda: sf.MonteCarlo(draw)),
+    "NPV": Case(sf.NPV),
+    "NUTS": Case(sf.NUTS),
+    "PBP": Case(sf.PBP, small_network),
+    "PMD": Case(sf.PMD),
+    "ParallelSGLD": Case(sf.ParallelSGLD),
+    "SGLD": Case(sf.SGLD),
     "SVGD": Case(sf.SVGD),
-    "SVGD.paper": Case(sf.SVGD.paper),
+    "SVGD, paper": Case(sf.SVGD.paper),
+    "SVGD, random features": Case(lambda: sf.SVGD(approximation=sf.RandomFeatures(8))),
     "SVGD, subsample": Case(lambda: sf.SVGD(approximation=sf.Subsample(3))),
 }
-for _name in ["DSVI", "MAP", "NPV", "NUTS", "PMD", "ParallelSGLD", "SGLD"]:
-    if hasattr(sf, _name):
-        CASES[_name] = Case(getattr(sf, _name))
 
 EXPORTED = {
     name

@@ -91,10 +91,8 @@ def test_overflow_of_the_log_density():
 
 
 def test_overflow_of_distances():
-    result = run(particles=1e25 * X0)
-    assert jnp.all(jnp.isfinite(result.particles))
-    assert result.outcome.status == "non-finite"
-    assert "scale" in result.outcome.message
+    with pytest.raises(ValueError, match=r"overflow in float32: coordinates go up to .*e\+25.* scale near 1"):
+        run(lambda x: -jnp.sum(jnp.abs(x)), particles=1e25 * X0)
 
 
 def test_tiny_scales():
@@ -141,7 +139,7 @@ def test_wrong_log_densities(name):
     with pytest.raises(error, match=message) as caught:
         run(function)
     if name in ("numpy", "branch"):
-        assert "jax.numpy" in caught.value.__notes__[0]
+        assert any("jax.numpy" in note for note in caught.value.__notes__)
 
 
 def test_two_arguments():
