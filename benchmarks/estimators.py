@@ -1,0 +1,135 @@
+"""Test log-likelihood of the estimators beside scikit-learn's, on the paper's data sets, with times.
+
+    python -m benchmarks.estimators [--regression boston yacht] [--classification banana] [--splits 1]
+
+Regression sets: the standard splits (RandomState(1), 90% train). Classification sets: random splits of the published
+sizes.
+The data are found in the folder that STEINFLOW_DATA names, or in ../shared/data beside the checkout.
+"""
+
+import argparse
+import os
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process.kernels import RBF
+from sklearn.linear_model import BayesianRidge, LogisticRegressionCV
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import steinflow as sf
+
+REGRESSION = ["boston", "concrete", "energy", "kin8nm", "naval", "combined", "protein", "wine", "yacht"]
+CLASSIFICATION = ["banana", "diabetis", "german", "image", "ringnorm", "splice", "twonorm", "waveform"]
+MAX_GP_ROWS = 1000  # its cost grows with the cube
+FOLDER = Path(os.environ.get("STEINFLOW_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+def regression_splits(name, num_splits):
+    data = np.load(FOLDER / "regression" / f"{name}.npz")
+    random = np.random.RandomState(1)
+    for _ in range(num_splits):
+        order = random.permutation(len(data["y"]))
+        cut = round(0.9 * len(order))
+        yield (data["X"][order[:cut]], data["y"][order[:cut]]), (data["X"][order[cut:]], data["y"][order[cut:]])
+
+
+def classification_splits(name, num_splits):
+    data = np.load(FOLDER / "classification" / f"{name}.npz")
+    n_train, n_test = int(data["n_train"]), int(data["n_test"])
+    for seed in range(num_splits):
+        order = np.random.default_rng(seed).permutation(len(data["y"]))
+        train, test = order[:n_train], order[n_train : n_train + n_test]
+        yield (data["X"][train], data["y"][train]), (data["X"][test], data["y"][test])
+
+
+def gaussian_log_density(y, mean, sd):
+    return float(np.mean(-0.5 * ((y - mean) / sd) ** 2 - np.log(sd * np.sqrt(2 * np.pi))))
+
+
+def stein(estimator):
+    def run(train, test):
+        return float(np.mean(estimator.fit(*train).log_predictive(*test)))
+
+    return run
+
+
+def ridge(train, test):
+    model = make_pipeline(StandardScaler(), BayesianRidge()).fit(*train)
+    return gaussian_log_density(test[1], *model.predict(test[0], return_std=True))
+
+
+def mlp_regressor(train, test):
+    """A network with early stopping; its noise is the error on the rows that it held out."""
+    model = make_pipeline(StandardScaler(), MLPRegressor((50,), early_stopping=True, max_iter=2000, random_state=0))
+    (X, y), cut = train, round(0.9 * len(train[1]))
+    shift, scale = y.mean(), y.std()
+    model.fit(X[:cut], (y[:cut] - shift) / scale)
+    sd = scale * np.std((y[cut:] - shift) / scale - model.predict(X[cut:]))
+    return gaussian_log_density(test[1], shift + scale * model.predict(test[0]), sd)
+
+
+def classifier(model):
+    def run(train, test):
+        pipeline = make_pipeline(StandardScaler(), model).fit(*train)
+        probabilities = pipeline.predict_proba(test[0])
+        own = probabilities[np.arange(len(test[1])), np.searchsorted(pipeline.classes_, test[1])]
+        return float(np.mean(np.log(np.maximum(own, 1e-12))))
+
+    return run
+
+
+def table(names, splits, methods, num_splits):
+    print("| set | " + " | ".join(methods) + " |")
+    print("|---" * (len(methods) + 1) + "|")
+    for name in names:
+        cells = []
+        for method, run in methods.items():
+            values, started = [], time.perf_counter()
+            for train, test in splits(name, num_splits):
+                if method == "GaussianProcessClassifier" and len(train[1]) > MAX_GP_ROWS:
+                    break
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", ConvergenceWarning)
+                    warnings.simplefilter("ignore", FutureWarning)
+                    values.append(run(train, test))
+            seconds = (time.perf_counter() - started) / max(len(values), 1)
+            cells.append(f"{np.mean(values):.3f} ({seconds:.1f} s)" if values else "too slow")
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--regression", nargs="*", default=REGRESSION)
+    parser.add_argument("--classification", nargs="*", default=CLASSIFICATION)
+    parser.add_argument("--splits", type=int, default=1)
+    options = parser.parse_args()
+    network = {"hidden": (50,), "num_particles": 20, "random_state": 0}
+    print("Mean test log-likelihood, higher is better; seconds to fit and predict\n")
+    if options.regression:
+        methods = {
+            "SteinRegressor": stein(sf.SteinRegressor(random_state=0)),
+            "SteinRegressor(hidden=(50,))": stein(sf.SteinRegressor(**network)),
+            "BayesianRidge": ridge,
+            "MLPRegressor": mlp_regressor,
+        }
+        table(options.regression, regression_splits, methods, options.splits)
+        print()
+    if options.classification:
+        methods = {
+            "SteinClassifier": stein(sf.SteinClassifier(random_state=0)),
+            "SteinClassifier(hidden=(50,))": stein(sf.SteinClassifier(**network)),
+            "LogisticRegressionCV": classifier(LogisticRegressionCV(scoring="neg_log_loss", max_iter=1000)),
+            "GaussianProcessClassifier": classifier(GaussianProcessClassifier(1.0 * RBF(1.0), random_state=0)),
+            "MLPClassifier": classifier(MLPClassifier((50,), early_stopping=True, max_iter=2000, random_state=0)),
+        }
+        table(options.classification, classification_splits, methods, options.splits)
+
+
+if __name__ == "__main__":
+    main()
