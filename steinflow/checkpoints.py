@@ -125,6 +125,8 @@ class CheckpointFolder:
             )
             self._last_step = snapshot.step
         except _FAILURES as error:
+            if jax.process_count() > 1:  # the others are waiting, or gone
+                raise
             warnings.warn(
                 f"The checkpoint of step {snapshot.step} could not be written to {self._path}: {_brief(error)} "
                 "The run goes on, the checkpoints before it are whole; make room or point checkpoint= elsewhere.",

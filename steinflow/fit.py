@@ -30,6 +30,8 @@ from steinflow.typing import Params, PRNGKeyArray, Scalar
 _RECORDS = 50  # of a run, unless the user says otherwise
 _CHUNK_SECONDS = 0.5  # Ctrl-C and the progress bar wait for a chunk at most
 _COLLAPSED = 0.5  # median dispersion below this: the particles stand for less than half of the spread
+# What the collectives of CPUs and GPUs, and the coordination service, say when a process is gone.
+_LOST_CONTACT = ("Gloo", "NCCL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "heartbeat", "Barrier", "Connection")
 _UNFINISHED = ("running", "interrupted", "data ended")
 
 
@@ -92,6 +94,7 @@ def fit(
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(sharding.use(mesh))
+        stack.enter_context(_lost_contact_explained(checkpoint))
         folder = stack.enter_context(CheckpointFolder(checkpoint, identity))
         feed = stack.enter_context(Feed(target.host_data, getattr(target, "batch_size", None), key=data_key))
         run = run.placed()
@@ -109,8 +112,6 @@ def fit(
             _loop(run, snapshot, feed, folder, bar, num_steps, record_every, stop)
         except KeyboardInterrupt:
             snapshot.status = "interrupted"
-        except jax.errors.JaxRuntimeError as error:
-            raise _explained(error, folder) from error
         if snapshot.status != "interrupted" or jax.process_count() == 1:  # others may not have been interrupted
             folder.save(snapshot)
         final = run.final(snapshot.state, snapshot.step, feed.block)
@@ -197,17 +198,19 @@ def _remedies(run, num_particles) -> list[str]:
     return [*remedies, "more hosts (mesh)"]
 
 
-def _explained(error, folder) -> RuntimeError:
-    """Say what to do when the runtime fails, which with several processes mostly means that one of them is gone."""
-    if jax.process_count() == 1:
-        return error
-    again = (
-        "" if folder.checkpoint is None else f", and it goes on from the last checkpoint in {folder.checkpoint.folder}"
-    )
-    return RuntimeError(
-        f"Process {jax.process_index()} of {jax.process_count()} lost contact with the others: one of them was "
-        f"killed or failed, see its output. Start the whole job again{again or ''}."
-    )
+@contextlib.contextmanager
+def _lost_contact_explained(checkpoint):
+    """Say what to do when one of several processes is gone."""
+    try:
+        yield
+    except (jax.errors.JaxRuntimeError, ValueError) as error:
+        if jax.process_count() == 1 or not any(word in str(error) for word in _LOST_CONTACT):
+            raise
+        again = "" if checkpoint is None else ", and it goes on from its last checkpoint"
+        raise RuntimeError(
+            f"Process {jax.process_index()} of {jax.process_count()} lost contact with the others: one of them was "
+            f"killed or failed, see its output. Start the whole job again{again}."
+        ) from error
 
 
 @contextlib.contextmanager
