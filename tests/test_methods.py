@@ -90,7 +90,7 @@ def test_conformance(name, dtype, tmp_path):
     assert result.info["method"] == type(method).__name__
     assert "nan" not in str(result.summary()).lower()
 
-    again = sf.fit(target, case.method(), **arguments)
+    again = sf.fit(target, method, **arguments)
     jax.tree.map(np.testing.assert_array_equal, result.particles, again.particles)
 
     loaded = sf.load(result.save(tmp_path / "run.nc"))
