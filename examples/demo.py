@@ -53,7 +53,7 @@ def mixture():
     def truth(axis):
         grid = jnp.linspace(-14, 7, 400)
         axis.plot(grid, jnp.exp(mixture_log_density(grid)), "--", color="black", linewidth=1, label="truth")
-        axis.set(xlim=(-14, 7), ylim=(-0.03, 0.5))
+        axis.set(xlim=(-14, 7), ylim=(-0.03, 0.45))
         axis.legend(loc="upper left", frameon=False)
 
     figure = sf.plots.marginals(result)
@@ -83,7 +83,8 @@ def logistic_regression():
     train, test = breast_cancer()
 
     def prior(key):  # somewhere to start
-        return {"weights": jax.random.normal(key, (31,)), "precision": jnp.ones(())}
+        draws = jax.random.normal(key, (32,))
+        return {"weights": draws[1:], "precision": jnp.exp(draws[0])}
 
     posterior = sf.Posterior(
         log_prior,
