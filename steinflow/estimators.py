@@ -41,6 +41,7 @@ except ModuleNotFoundError as error:
 _ALL_ROWS = 10_000  # up to here, a step sees all rows
 _BATCH = 1_000  # above, this many
 _ROWS_AT_ONCE = 4_096  # of a prediction
+_MIN_ROWS = 256  # fewer cost as much
 _ACTIVATIONS = {"relu": lambda x: np.maximum(x, 0.0), "tanh": np.tanh}
 
 
@@ -289,15 +290,18 @@ class SteinClassifier(ClassifierMixin, _SteinEstimator):
 
     def predict_proba(self, X):
         """Return the posterior mean of the probability of every class."""
-        return np.einsum("p,pnk->nk", self._weights, np.exp(self._log_probabilities(X)))
+        probabilities = np.exp(self._log_probabilities(X))
+        return np.einsum("p,pnk->nk", self._weights, probabilities)
 
     def predict_log_proba(self, X):
         """Return the logarithm of `predict_proba`."""
-        return _log_mean_exp(self._log_probabilities(X), self._weights)
+        logs = self._log_probabilities(X)
+        return _log_mean_exp(logs, self._weights)
 
     def predict(self, X):
         """Return the most probable label of every row."""
-        return self.classes_[np.argmax(self.predict_log_proba(X), axis=1)]
+        best = np.argmax(self.predict_log_proba(X), axis=1)
+        return self.classes_[best]
 
     def log_predictive(self, X, y):
         """Return the log probability of the label y under the posterior predictive distribution, for every row."""
@@ -373,7 +377,7 @@ def _padded(data, batch_size):
         batch_size = _BATCH
     if batch_size is not None:
         return {**data, "weight": jnp.ones(num_rows)}, min(batch_size, num_rows)
-    missing = max(32, 1 << (num_rows - 1).bit_length()) - num_rows
+    missing = max(_MIN_ROWS, 1 << (num_rows - 1).bit_length()) - num_rows
     padded = {
         name: jnp.pad(values, [(0, missing)] + [(0, 0)] * (values.ndim - 1), mode="edge")
         for name, values in data.items()
