@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _INK, _BLUE, _ORANGE, _GREY = "#26323f", "#2a6fbb", "#e0702b", "#8a949e"
-_STYLE = {
+_STYLE: Any = {
     "figure.dpi": 110,
     "savefig.dpi": 160,
     "figure.facecolor": "white",
@@ -156,7 +156,7 @@ def motion(
             layout="constrained",
         )
         for axis, index in zip(axes.flat, chosen, strict=True):
-            _draw_points(axis, *frames[index].T, _weights(result))
+            _draw_points(axis, frames[index, :, 0], frames[index, :, 1], _weights(result))
             axis.set(title=f"step {steps[index]}", xlabel=names[0])
             axis.set(xlim=_limits(frames[:, :, 0]), ylim=_limits(frames[:, :, 1]))
         axes[0, 0].set_ylabel(names[1])
@@ -196,7 +196,7 @@ def animate(
             if len(names) == 1:
                 _draw_density(axis, frames[index, :, 0], _weights(result), smoothing=_smoothing(result))
             else:
-                _draw_points(axis, *frames[index].T, _weights(result))
+                _draw_points(axis, frames[index, :, 0], frames[index, :, 1], _weights(result))
                 axis.set(ylabel=names[1], ylim=_limits(frames[:, :, 1]))
             axis.set_xlim(*_limits(frames[:, :, 0]))
             if decorate is not None:
