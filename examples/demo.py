@@ -40,10 +40,10 @@ def mixture():
     result = sf.fit(
         mixture_log_density,
         particles=start,
-        num_steps=500,
+        num_steps=300,
         key=1,
         record={"particles": lambda particles: particles},
-        record_every=10,
+        record_every=4,
     )
     print(result.summary())
     print("\n       particles   truth")
