@@ -1,7 +1,7 @@
 """Runs on several devices or in several processes, started by the tests as a program: it writes what it finds as JSON.
 
-    python sharded_runs.py devices
-    python sharded_runs.py process <index> <number of processes> <port> <checkpoint folder or -> <steps>
+python sharded_runs.py devices
+python sharded_runs.py process <index> <number of processes> <port> <checkpoint folder or -> <steps>
 """
 
 import json
@@ -17,6 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import steinflow as sf
+from steinflow import sharding
+from steinflow.targets import flatten
 
 NUM_PARTICLES, NUM_ROWS, DIM = 13, 101, 3  # none of them divides evenly
 
@@ -36,9 +38,16 @@ def regression(batch_size=None, *, mapped=False) -> sf.Posterior:
 def run(target, method, mesh=None, num_steps=20, checkpoint=None, **settings):
     particles = jax.random.normal(jax.random.key(0), (NUM_PARTICLES, DIM))
     return sf.fit(
-        target, method, particles=particles, num_steps=num_steps, key=1, progress=False, mesh=mesh, checkpoint=checkpoint,
+        target,
+        method,
+        particles=particles,
+        num_steps=num_steps,
+        key=1,
+        progress=False,
+        mesh=mesh,
+        checkpoint=checkpoint,
         **settings,
-    )  # fmt: skip
+    )
 
 
 def difference(result, reference) -> float:
@@ -48,26 +57,39 @@ def difference(result, reference) -> float:
 
 
 def devices() -> dict[str, float]:
-    """Every method on 8 devices, and SVGD on 2 and 4, against one device."""
+    """All that shares its work, on 1, 2, 4 and 8 devices, against one device without a mesh."""
+    full, found = regression(), {}
     methods = {
-        "rbf": sf.SVGD(kernel=sf.RBF()),
-        "default": sf.SVGD(),
-        "features": sf.SVGD(approximation=sf.RandomFeatures(64)),
-        "subsample": sf.SVGD(kernel=sf.IMQ(), approximation=sf.Subsample(5)),
+        "SVGD": sf.SVGD(kernel=sf.RBF()),
+        "RandomFeatures": sf.SVGD(approximation=sf.RandomFeatures(64)),
+        "ParallelSGLD": sf.ParallelSGLD(),
+        "NPV": sf.NPV(),
     }
-    for name in ("SGLD", "ParallelSGLD", "DSVI", "PMD", "NPV"):
-        if hasattr(sf, name):
-            methods[name] = getattr(sf, name)()
-    full, batches = regression(), regression(batch_size=10)
-    found = {}
     for name, method in methods.items():
-        found[f"{name} 4x2"] = difference(run(full, method, sf.mesh(particles=4, data=2)), run(full, method))
-    one = run(full, methods["rbf"])
-    for particles, data in ((1, 1), (2, 1), (1, 2), (4, 1), (8, 1), (1, 8)):
-        found[f"rbf {particles}x{data}"] = difference(run(full, methods["rbf"], sf.mesh(particles=particles, data=data)), one)
-    one = run(batches, methods["rbf"])
-    for target, name in ((batches, "batches"), (regression(10, mapped=True), "mapped")):
-        found[f"{name} 2x2"] = difference(run(target, methods["rbf"], sf.mesh(particles=2, data=2)), one)
+        found[f"{name} on 4 x 2"] = difference(run(full, method, sf.mesh(particles=4, data=2)), run(full, method))
+    mapped = run(regression(10, mapped=True), methods["SVGD"], sf.mesh(particles=2, data=2))
+    found["mapped data on 2 x 2"] = difference(mapped, run(regression(10), methods["SVGD"]))
+
+    flat, particles = flatten(full, jax.random.normal(jax.random.key(0), (NUM_PARTICLES, DIM)))
+    kernels = {
+        "RBF": sf.RBF(),
+        "IMQ + Linear": sf.IMQ() + 0.1 * sf.Linear(),
+        "function": lambda x, y: 1 / (1 + x @ x + y @ y),
+    }
+
+    def work(particles):
+        log_densities, scores = flat.log_densities_and_scores(particles)
+        directions = {name: sf.stein_direction(particles, scores, kernel) for name, kernel in kernels.items()}
+        subsample = sf.Subsample(5).direction(particles, scores, sf.IMQ(), key=jax.random.key(0))
+        return {"log density": log_densities, "score": scores, "Subsample": subsample, **directions}
+
+    reference = jax.jit(work)(particles)
+    for num_particles, num_data in ((1, 1), (2, 1), (1, 2), (4, 1), (8, 1), (1, 8)):
+        with sharding.use(sf.mesh(particles=num_particles, data=num_data)):
+            shared = jax.jit(work)(particles)
+        for name, values in shared.items():
+            error = np.max(np.abs(values - np.asarray(reference[name]))) / np.std(reference[name])
+            found[f"{name} on {num_particles} x {num_data}"] = float(error)
     return found
 
 
@@ -77,19 +99,21 @@ def process(index, num_processes, port, folder, num_steps) -> dict[str, float]:
         f"localhost:{port}", num_processes, index, heartbeat_timeout_seconds=10, shutdown_timeout_seconds=10
     )
     mesh = sf.mesh(particles=num_processes // 2 or 1, data=2)
-    method = sf.SVGD(kernel=sf.RBF())
-    if folder != "-":
-        checkpoint = sf.Checkpoint(folder, every_steps=20)
-        result = run(regression(10), method, mesh, num_steps, checkpoint, stop=lambda history: print("step", flush=True))
-        return {"resumed": difference(result, run(regression(10), method, None, num_steps))}
-    return {
-        "full": difference(run(regression(), method, mesh), run(regression(), method)),
-        "mapped": difference(run(regression(10, mapped=True), method, mesh), run(regression(10), method)),
-        "features": difference(
-            run(regression(), sf.SVGD(approximation=sf.RandomFeatures(64)), mesh),
-            run(regression(), sf.SVGD(approximation=sf.RandomFeatures(64))),
-        ),
-    }
+    method, full, batches = sf.SVGD(kernel=sf.RBF()), regression(), regression(10)
+    if folder == "-":
+        mapped = run(regression(10, mapped=True), method, mesh)
+        return {
+            "all data": difference(run(full, method, mesh), run(full, method)),
+            "mapped data": difference(mapped, run(batches, method)),
+        }
+
+    def say_so(history):
+        sys.stdout.write("record\n")
+        sys.stdout.flush()
+        return False
+
+    result = run(batches, method, mesh, num_steps, sf.Checkpoint(folder, every_steps=20), record_every=5, stop=say_so)
+    return {"resumed": difference(result, run(batches, method, None, num_steps, record_every=5))}
 
 
 if __name__ == "__main__":
@@ -98,4 +122,4 @@ if __name__ == "__main__":
     else:
         index, count, port, folder, steps = sys.argv[2:]
         found = process(int(index), int(count), int(port), folder, int(steps))
-    print(json.dumps(found))
+    sys.stdout.write(json.dumps(found) + "\n")

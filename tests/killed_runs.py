@@ -1,0 +1,105 @@
+"""One run, killed by SIGKILL at random moments and started again each time, against the same run left alone.
+
+    python killed_runs.py <number of kills>
+
+Started by the tests and by the benchmark as a program, because it forks: JAX is imported once, and each child is a new
+process that has not used it yet. It writes how many kills there were, how many of them hit the writing of a checkpoint,
+and whether the two runs are equal bit for bit, as JSON.
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ["JAX_PLATFORMS"] = "cpu"
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import steinflow as sf
+
+
+def run(folder: Path, num_steps: int, started: int) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(97, 3)).astype(np.float32)
+    target = sf.Posterior(
+        lambda w: -0.5 * jnp.sum(w**2),
+        lambda w, rows: jax.nn.log_sigmoid(rows @ w),
+        x,
+        batch_size=8,
+        prior=lambda key: jax.random.normal(key, (3,)),
+    )
+
+    def stop(history):
+        os.write(started, b".")
+        return False
+
+    result = sf.fit(
+        target,
+        sf.SVGD(approximation=sf.Subsample(10)),
+        num_particles=20,
+        num_steps=num_steps,
+        key=3,
+        progress=False,
+        record={"mean": lambda x: jnp.mean(x, axis=0)},
+        record_every=10,
+        stop=stop,
+        checkpoint=sf.Checkpoint(folder, every_steps=10),
+    )
+    np.savez(folder / "result.npz", x=result.particles, scores=result.scores, **result.history)
+
+
+def child(folder: Path, num_steps: int) -> tuple[int, int]:
+    """Start a run in a process of its own; return its id and a pipe that speaks when it takes steps."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.close(reading)
+            run(folder, num_steps, writing)
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writing)
+    return pid, reading
+
+
+def main(num_kills: int) -> dict:
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp()  # children need not compile again
+    jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    folders = {name: Path(tempfile.mkdtemp()) for name in ("left alone", "killed")}
+    num_steps = 60 * num_kills  # so many that it does not end before
+    pid, reading = child(folders["left alone"], num_steps)
+    assert os.waitpid(pid, 0)[1] == 0
+    os.close(reading)
+
+    random.seed(0)
+    kills, while_writing, finished = 0, 0, False
+    while not finished:
+        pid, reading = child(folders["killed"], num_steps)
+        if kills < num_kills:
+            if kills % 4:  # the fourth kill is wherever it falls, mostly before the first step
+                os.read(reading, 1)
+            time.sleep(random.uniform(0, 0.3))
+            while_writing += bool(list(folders["killed"].glob("*tmp*")))
+            os.kill(pid, signal.SIGKILL)
+        status = os.waitpid(pid, 0)[1]
+        os.close(reading)
+        finished = status == 0
+        kills += os.WIFSIGNALED(status)
+        assert finished or os.WIFSIGNALED(status), "a run failed by itself"
+    results = [np.load(folder / "result.npz") for folder in folders.values()]
+    equal = all(np.array_equal(results[0][name], results[1][name]) for name in results[0].files)
+    return {"kills": kills, "while writing": while_writing, "equal": equal}
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(main(int(sys.argv[1]))))

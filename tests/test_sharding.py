@@ -1,0 +1,83 @@
+"""The same numbers on one device, on many, and in many processes; and what happens when one of them is killed."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import pytest
+
+import steinflow as sf
+
+PROGRAM = Path(__file__).with_name("sharded_runs.py")
+ROUNDING = 2e-5  # in units of the spread of the particles, after 20 steps in float32
+
+
+def start(*arguments) -> subprocess.Popen:
+    command = [sys.executable, PROGRAM, *map(str, arguments)]
+    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def start_processes(count, folder="-", num_steps=0) -> list[subprocess.Popen]:
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    return [start("process", index, count, port, folder, num_steps) for index in range(count)]
+
+
+def finish(process) -> dict[str, float]:
+    output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    return json.loads(output.splitlines()[-1])
+
+
+def assert_rounding(found):
+    wrong = {name: error for name, error in found.items() if not error < ROUNDING}
+    assert not wrong
+
+
+def test_devices():
+    found = finish(start("devices"))
+    assert len(found) > 30
+    assert_rounding(found)
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_processes(count):
+    found = [finish(process) for process in start_processes(count)]
+    assert all(each == found[0] for each in found)
+    assert_rounding(found[0])
+
+
+def test_killed_process_ends_the_others_and_the_job_resumes(tmp_path):
+    survivor, victim = start_processes(2, tmp_path, num_steps=200)
+    try:
+        for _ in range(6):  # six records: the first checkpoint is written
+            assert survivor.stdout.readline() == "record\n", survivor.stderr.read()
+        victim.kill()
+        clock = time.monotonic()
+        _, errors = survivor.communicate(timeout=60)
+    finally:
+        for process in (survivor, victim):
+            process.kill()
+            process.communicate()
+    assert time.monotonic() - clock < 30  # the heartbeat timeout of the program is 10 seconds
+    assert survivor.returncode != 0
+    assert "lost contact with the others" in errors
+    assert "Start the whole job again, and it goes on from its last checkpoint" in errors
+
+    for found in [finish(process) for process in start_processes(2, tmp_path, num_steps=200)]:
+        assert_rounding(found)
+
+
+def test_mesh_needs_its_devices():
+    with pytest.raises(ValueError, match=r"needs 6 devices; there are 1\. .*xla_force_host_platform_device_count"):
+        sf.mesh(particles=3, data=2)
+    other = jax.make_mesh((1,), ("x",))
+    with pytest.raises(ValueError, match="an axis named 'particles'"):
+        sf.fit(lambda x: -(x @ x), particles=jax.numpy.ones((2, 1)), mesh=other, progress=False)
