@@ -4,6 +4,8 @@ import abc
 from typing import Any
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 
 from steinflow.targets import FlatTarget, Posterior
 from steinflow.typing import Array, Batch, Particles, PRNGKeyArray, Weights
@@ -45,8 +47,9 @@ def num_data(target: FlatTarget) -> int:
 
 def refuse_minibatches(target: FlatTarget, method: str, why: str) -> None:
     """Say so where a method must see all of the data at every step."""
-    if isinstance(target.target, Posterior) and target.target.batch_size is not None:
+    batch = target.minibatch(jax.random.key(0), jnp.asarray(0))
+    if batch is not None or target.target.host_data is not None:
         raise ValueError(
-            f"{method} needs all of the data at every step: {why}. Leave out batch_size (it is "
-            f"{target.target.batch_size}), or use a method for minibatches: sf.SVGD(), sf.SGLD(), sf.DSVI(), sf.PMD()."
+            f"{method} needs all of the data at every step: {why}. Give the target arrays in memory and no batch_size, "
+            "or use a method for minibatches: sf.SVGD(), sf.SGLD(), sf.DSVI(), sf.PMD()."
         )

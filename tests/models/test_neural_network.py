@@ -1,0 +1,108 @@
+"""Neural networks: the paper's log density, starts, both kinds of noise, any depth and family."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import steinflow as sf
+from steinflow.targets import flatten
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 2)) * [1, 100]
+    return X, 300 + 20 * np.sin(X[:, 0]) + rng.normal(size=50)
+
+
+def test_log_density_is_the_papers(rows, x64):
+    X, y = rows
+    model = sf.models.NeuralNetwork(X, y, hidden=(4,), batch_size=10)
+    params = model.sample_prior(jax.random.key(1))
+    Z, t = (X - X.mean(0)) / X.std(0), (y - y.mean()) / y.std()
+    (W1, w2), (b1, b2) = map(np.asarray, params["weights"]), map(np.asarray, params["biases"])
+    gamma, lam = np.exp(params["log_gamma"]), np.exp(params["log_lambda"])
+    errors = t[:10] - (np.maximum(Z[:10] @ W1 + b1, 0) @ w2[:, 0] + b2[0])
+    K = 2 * 4 + 2 * 4 + 1
+    squares = sum(np.sum(leaf**2) for leaf in (W1, b1, w2, b2))
+    expected = 5 * (5 * (np.log(gamma) - np.log(2 * np.pi)) - 0.5 * gamma * np.sum(errors**2))
+    expected += 0.5 * K * np.log(lam) - 0.5 * lam * squares
+    expected += np.log(gamma) - 0.1 * gamma + np.log(lam) - 0.1 * lam
+    batch = jax.tree.map(lambda leaf: leaf[:10], model.data)
+    np.testing.assert_allclose(model.log_density(params, batch), expected, rtol=1e-10)
+    assert jax.grad(model.activation)(0.0) == 0  # and not 1/2, as jnp.maximum has it
+
+
+def test_starts_are_the_authors(rows):
+    model = sf.models.NeuralNetwork(*rows, hidden=(40,), init="scale")
+    draws = jax.vmap(model.sample_prior)(jax.random.split(jax.random.key(0), 500))
+    np.testing.assert_allclose(jnp.std(draws["weights"][0]), 1 / np.sqrt(3), rtol=0.03)
+    np.testing.assert_allclose(jnp.std(draws["weights"][1]), 1 / np.sqrt(41), rtol=0.03)
+    assert all(jnp.all(biases == 0) for biases in draws["biases"])
+    np.testing.assert_allclose(jnp.mean(jnp.exp(draws["log_lambda"])), 0.1, rtol=0.15)
+    one = jax.tree.map(lambda leaf: leaf[0], draws)
+    errors = model.outputs(one, rows[0]) - rows[1]
+    scale = np.std(rows[1])
+    np.testing.assert_allclose(jnp.exp(-one["log_gamma"]) * scale**2, np.mean(errors**2), rtol=1e-3)
+
+
+def test_evaluation_with_both_kinds_of_noise(rows, x64):
+    X, y = rows
+    model = sf.models.NeuralNetwork(X[:40], y[:40], hidden=(4,))
+    particles = jax.vmap(model.sample_prior)(jax.random.split(jax.random.key(0), 3))
+    outputs = np.asarray(jax.vmap(lambda params: model.outputs(params, X))(particles))
+    test, dev = slice(45, 50), slice(40, 45)
+    figures = model.evaluate(particles, X[test], y[test])
+    mean = outputs.mean(axis=0)
+    assert figures["rmse"] == pytest.approx(np.sqrt(np.mean((mean - y)[test] ** 2)))
+
+    def log_likelihood(precision):
+        density = np.sqrt(precision / (2 * np.pi)) * np.exp(-0.5 * precision * (y - outputs)[:, test] ** 2)
+        return np.mean(np.log(density.mean(axis=0)))
+
+    # Gamma lives on the scale of the standardised y.
+    gamma = np.exp(np.asarray(particles["log_gamma"]))[:, None] / np.std(y[:40]) ** 2
+    assert figures["log_likelihood"] == pytest.approx(log_likelihood(gamma))
+    best = 1 / np.mean((y - outputs)[:, dev] ** 2, axis=1, keepdims=True)
+    tuned = model.evaluate(particles, X[test], y[test], dev=(X[dev], y[dev]))
+    assert tuned["log_likelihood"] == pytest.approx(log_likelihood(best))
+    assert tuned["rmse"] == pytest.approx(figures["rmse"])
+    assert sf.models.num_dev_rows(455) == 46
+    assert sf.models.num_dev_rows(41157) == 500
+
+
+@pytest.mark.parametrize("hidden", [(), (3,), (4, 3, 2)])
+@pytest.mark.parametrize("activation", ["relu", "tanh", jnp.sin])
+def test_any_depth_and_activation(rows, hidden, activation, x64):
+    model = sf.models.NeuralNetwork(*rows, hidden=hidden, activation=activation)
+    particles = jax.vmap(model.sample_prior)(jax.random.split(jax.random.key(0), 2))
+    assert [w.shape[1:] for w in particles["weights"]] == list(zip((2, *hidden), (*hidden, 1), strict=True))
+    flat, x = flatten(model, particles)
+    direction = jax.random.normal(jax.random.key(1), x[0].shape)
+    numeric = (flat.log_density(x[0] + 1e-6 * direction) - flat.log_density(x[0] - 1e-6 * direction)) / 2e-6
+    np.testing.assert_allclose(flat.scores(x)[0] @ direction, numeric, rtol=1e-4)
+
+
+def test_classification():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    y = (np.sum(X**2, axis=1) > 1.4).astype(int) + (np.sum(X**2, axis=1) > 4)
+    model = sf.models.NeuralNetwork(X, y, hidden=(20,), family=sf.models.Categorical(3), batch_size=50)
+    result = sf.fit(model, sf.MAP(0.03), num_particles=5, num_steps=1500, progress=False)
+    assert "log_gamma" not in result.particles
+    assert model.evaluate(result.particles, X, y)["accuracy"] > 0.9
+    assert model.predict(result.particles, X).shape == (200, 3)
+
+
+def test_constant_features_are_harmless(rows):
+    X = np.c_[rows[0], np.ones(50)]
+    model = sf.models.NeuralNetwork(X, rows[1])
+    assert jnp.all(jnp.isfinite(model.data["X"]))
+
+
+def test_errors(rows):
+    with pytest.raises(ValueError, match=r"jax\.nn"):
+        sf.models.NeuralNetwork(*rows, activation="rleu")
+    with pytest.raises(ValueError, match="hidden"):
+        sf.models.NeuralNetwork(*rows, hidden=(0,))

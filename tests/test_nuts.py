@@ -1,0 +1,68 @@
+"""NUTS through fit: the right posterior, chains and draws where ArviZ expects them, clear refusals."""
+
+import warnings
+
+import german
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scenarios import gaussian
+
+import steinflow as sf
+
+COVARIANCE = np.array([[1.0, 0.8], [0.8, 2.0]])
+MEAN = np.array([1.0, -1.0])
+
+
+@pytest.fixture(scope="module")
+def result():
+    x0 = jax.random.normal(jax.random.key(0), (3000, 2))
+    method = sf.NUTS(num_chains=3, num_warmup=200)
+    return sf.fit(gaussian(MEAN, COVARIANCE), method, particles=x0, num_steps=1000, key=1, progress=False)
+
+
+def test_correlated_gaussian(result):
+    np.testing.assert_allclose(result.mean(), MEAN, atol=0.12)
+    np.testing.assert_allclose(np.cov(result.particles.T), COVARIANCE, atol=0.25)
+
+
+def test_arviz_sees_chains_and_draws(result):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import arviz
+
+        posterior = result.to_arviz()
+        table = arviz.summary(posterior)
+    assert posterior.posterior.sizes["chain"] == 3
+    assert posterior.posterior.sizes["draw"] == 1000
+    assert table["r_hat"].max() < 1.02
+    assert table["ess_bulk"].min() > 500
+
+
+def test_draws_are_spread_over_the_run():
+    x0 = jnp.zeros((8, 1))
+    method = sf.NUTS(num_chains=2, num_warmup=50)
+    result = sf.fit(lambda x: -0.5 * jnp.sum(x**2), method, particles=x0, num_steps=100, key=1, progress=False)
+    assert len(result) == 8
+    assert result.num_chains == 2
+    assert len(set(np.asarray(result.particles).ravel().tolist())) == 8
+
+
+def test_refusals():
+    model = sf.models.LogisticRegression(np.ones((20, 1)), np.arange(20) % 2, batch_size=5)
+    with pytest.raises(ValueError, match="NUTS needs all of the data"):
+        sf.fit(model, sf.NUTS(), num_particles=4, num_steps=1, progress=False)
+    with pytest.raises(ValueError, match="at least 4 particles"):
+        sf.fit(lambda x: -jnp.sum(x**2), sf.NUTS(), particles=jnp.zeros((3, 1)), num_steps=1, progress=False)
+    with pytest.raises(ValueError, match="at least one chain"):
+        sf.NUTS(num_chains=0)
+
+
+@pytest.mark.slow
+def test_german():
+    method = sf.NUTS(num_chains=2, num_warmup=500)
+    result = sf.fit(german.model(), method, num_particles=1000, num_steps=500, key=1, progress=False)
+    error, ratio = german.errors(result)
+    assert np.sqrt(np.mean(error**2)) < 2 / np.sqrt(1000)
+    assert np.all((ratio > 0.9) & (ratio < 1.1))
