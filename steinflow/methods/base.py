@@ -53,3 +53,12 @@ def refuse_minibatches(target: FlatTarget, method: str, why: str) -> None:
             f"{method} needs all of the data at every step: {why}. Give the target arrays in memory and no batch_size, "
             "or use a method for minibatches: sf.SVGD(), sf.SGLD(), sf.DSVI(), sf.PMD()."
         )
+
+
+def need_log_density(target: FlatTarget, method: str) -> None:
+    """Say so where scores alone are not enough."""
+    if not target.target.knows_log_density:
+        raise ValueError(
+            f"{method} compares log densities, and this target only knows its score. Return both, with "
+            "sf.from_score(function, with_log_density=True), or use sf.SVGD(), sf.SGLD() or sf.DSVI()."
+        )

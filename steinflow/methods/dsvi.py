@@ -99,7 +99,11 @@ class DSVI(Method):
     def gradients(self, target: FlatTarget, state: DSVIState, batch: Batch | None, z: Point) -> tuple[Point, Array]:
         """Return the directions of the mean and of C for one draw z: the gradient of `elbo`."""
         mean, factor = state.mean, state.factor
-        score = jax.grad(self._log_density(target))(state.points(z), batch)
+        x = state.points(z)
+        if self.covariance == "ard":
+            score = jax.grad(self._log_density(target))(x, batch)
+        else:
+            score = target.scores(x[None], batch)[0]
         if self.covariance == "full":
             return score, jnp.tril(jnp.outer(score, z)) + jnp.diag(1 / jnp.diag(factor))
         if self.covariance == "diagonal":

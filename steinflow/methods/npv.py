@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from steinflow.methods.base import Draws, Method, refuse_minibatches
+from steinflow.methods.base import Draws, Method, need_log_density, refuse_minibatches
 from steinflow.targets import FlatTarget
 from steinflow.typing import Array, Particles, Scalar
 
@@ -57,6 +57,7 @@ class NPV(Method):
     draws_per_component: int = 1
 
     def init(self, target, particles, *, num_steps, key):
+        need_log_density(target, "NPV")
         refuse_minibatches(target, "NPV", "it climbs to the exact optimum of one objective")
         log_variances = jax.random.normal(key, (len(particles),), particles.dtype)
         settled, bound = jnp.zeros((), bool), jnp.full((), -jnp.inf, particles.dtype)

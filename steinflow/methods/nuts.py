@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from steinflow.methods.base import Draws, Method, refuse_minibatches
+from steinflow.methods.base import Draws, Method, need_log_density, refuse_minibatches
 from steinflow.methods.trace import Trace
 from steinflow.typing import Array
 
@@ -58,6 +58,7 @@ class NUTS(Method):
             )
 
     def init(self, target, particles, *, num_steps, key):
+        need_log_density(target, "NUTS")
         refuse_minibatches(target, "NUTS", "a trajectory that changes its density on the way is not reversible")
         num_chains, length = self.num_chains, len(particles) // self.num_chains
         if length < 1:

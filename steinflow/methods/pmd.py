@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from steinflow.bandwidths import median_distance
-from steinflow.methods.base import Draws, Method, num_data
+from steinflow.methods.base import Draws, Method, need_log_density, num_data
 from steinflow.targets import Posterior
 from steinflow.typing import Array, Particles, Scalar, Weights
 
@@ -51,6 +51,7 @@ class PMD(Method):
             raise ValueError(f"PMD(constant=True) takes step_size as gamma, between 0 and 1; got {self.step_size}.")
 
     def init(self, target, particles, *, num_steps, key):
+        need_log_density(target, "PMD")
         n = len(particles)
         return PMDState(particles, jnp.full(n, -jnp.log(n), particles.dtype), jnp.zeros((), jnp.int32))
 

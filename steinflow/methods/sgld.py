@@ -80,7 +80,7 @@ class SGLD(Method):
         return SGLDState(x, Trace.starting_at(x, len(particles)), jnp.zeros((), jnp.int32))
 
     def step(self, target, state, batch, *, key):
-        score = jax.grad(target.log_density)(state.x, batch)
+        score = target.scores(state.x[None], batch)[0]
         size = Schedule(self.step_size, self.decay, self.offset)(state.step).astype(state.x.dtype)
         x = langevin(state.x, score, size, 1.0, key)
         step = state.step + 1
