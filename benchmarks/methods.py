@@ -1,0 +1,375 @@
+"""The methods that the paper compares with: speed, accuracy and the published numbers of PBP.
+
+    python -m benchmarks.methods speed            # ratios: chains side by side, the cost of fit, PBP against NumPy
+    python -m benchmarks.methods table            # accuracy, test log-likelihood and time of all on three problems
+    python -m benchmarks.methods time             # time to the accuracy of 1,000 NUTS draws: SVGD, BlackJAX, NumPyro
+    python -m benchmarks.methods pbp --splits 20  # boston, concrete, energy, yacht on their standard splits
+
+Needs the data sets: a folder named by STEINFLOW_DATA, or ../shared/data beside the checkout.
+"""
+
+import argparse
+import os
+import runpy
+import time
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import steinflow as sf
+from benchmarks.timing import seconds_per_step
+from steinflow.targets import flatten
+
+ROOT = Path(__file__).parents[1]
+DATA = Path(os.environ.get("STEINFLOW_DATA", ROOT.parent / "shared" / "data"))
+PUBLISHED = {"boston": (3.01, -2.57), "concrete": (5.67, -3.16), "energy": (1.80, -2.04), "yacht": (1.02, -1.63)}
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.methods", description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["speed", "table", "time", "pbp"])
+    parser.add_argument("--splits", type=int, default=20)
+    parser.add_argument("--sets", nargs="+", default=["german", "diabetis", "waveform"], help="for `time`")
+    arguments = parser.parse_args()
+    match arguments.what:
+        case "speed":
+            speed()
+        case "table":
+            table()
+        case "time":
+            time_to_accuracy(arguments.sets)
+        case "pbp":
+            jax.config.update("jax_enable_x64", True)
+            pbp(arguments.splits)
+
+
+def load(kind, name):
+    with np.load(DATA / kind / f"{name}.npz") as arrays:
+        return arrays["X"], arrays["y"]
+
+
+def standard_split(X, y, k):
+    """The k-th standard split of the regression benchmark."""
+    random = np.random.RandomState(1)
+    for _ in range(k + 1):
+        order = random.permutation(len(X))
+    train, test = np.split(order, [round(0.9 * len(X))])
+    return (X[train], y[train]), (X[test], y[test])
+
+
+# Speed
+
+
+def stepper(method, target, num_particles, key=0):
+    """Steps of a method, as `fit` takes them."""
+    keys = jax.random.split(jax.random.key(key), num_particles)
+    flat, x = flatten(target, jax.vmap(target.sample_prior)(keys))
+    state = eqx.filter_jit(method.init)(flat, x, num_steps=jnp.asarray(1000), key=jax.random.key(1))
+
+    @eqx.filter_jit
+    def run(flat, state, count):
+        def body(i, state):
+            batch = flat.minibatch(jax.random.key(2), i)
+            return method.step(flat, state, batch, key=jax.random.fold_in(jax.random.key(3), i))
+
+        return jax.lax.fori_loop(0, count, body, state)
+
+    return (lambda count: jax.block_until_ready(run(flat, state, jnp.asarray(count)))), flat, state
+
+
+def speed():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(10_000, 54))
+    model = sf.models.LogisticRegression(X, X[:, 0] > rng.normal(size=10_000), batch_size=50)
+    steps = {n: stepper(sf.ParallelSGLD(1e-4 * n), model, n)[0] for n in (1, 100)}
+    seconds = seconds_per_step(steps, budget=5)
+    print(f"parallel SGLD, 100 chains over 1: {seconds[100] / seconds[1]:.2f} x (goal < 5)", seconds, flush=True)
+
+    import blackjax
+
+    model = sf.models.LogisticRegression(*load("classification", "german"))
+    ours, flat, state = stepper(sf.NUTS(num_chains=4, num_warmup=300), model, 400)
+    kernel = blackjax.nuts.build_kernel()
+
+    @jax.jit
+    def bare(chains, count):
+        def move(key, chain, parameters):
+            return kernel(key, chain, flat.log_density, max_num_doublings=10, **parameters)[0]
+
+        def body(i, chains):
+            keys = jax.random.split(jax.random.fold_in(jax.random.key(3), i), 4)
+            return jax.vmap(move)(keys, chains, state.parameters)
+
+        return jax.lax.fori_loop(0, count, body, chains)
+
+    alone = lambda count: jax.block_until_ready(bare(state.chains, jnp.asarray(count)))  # noqa: E731
+    clocks = {"steinflow": [], "blackjax": []}
+    for _ in range(6):  # the same 50 draws, in turns: trajectories differ in length from draw to draw
+        for name, run in (("steinflow", ours), ("blackjax", alone)):
+            start = time.perf_counter()
+            run(50)
+            clocks[name].append((time.perf_counter() - start) / 50)
+    best = {name: min(values[1:]) for name, values in clocks.items()}
+    print(f"NUTS over BlackJAX alone: {best['steinflow'] / best['blackjax']:.2f} x (goal 1)", best, flush=True)
+
+    with jax.enable_x64(True):
+        from steinflow.methods.pbp import epoch, initial_state
+
+        plain_class = runpy.run_path(str(ROOT / "tests" / "pbp_numpy.py"))["NumPyPBP"]
+        (X, y), _ = standard_split(*load("regression", "boston"), 0)
+        model = sf.models.NeuralNetwork(X, y)
+        X, y = model.data["X"], model.data["y"]
+        state = initial_state(model.sizes, 1, jax.random.key(0))
+        plain = plain_class([np.asarray(m) for m in state.means])
+        arrays = np.asarray(X), np.asarray(y), np.arange(len(y))
+        compiled = jax.jit(epoch)
+        candidates = {
+            "steinflow": lambda _: jax.block_until_ready(compiled(state, X, y, jax.random.key(1))),
+            "numpy": lambda _: plain.epoch(*arrays),
+        }
+        best = dict.fromkeys(candidates, np.inf)
+        for _ in range(4):
+            for name, run in candidates.items():
+                start = time.perf_counter()
+                run(1)
+                best[name] = min(best[name], time.perf_counter() - start)
+    print(f"PBP, NumPy loop over compiled epoch: {best['numpy'] / best['steinflow']:.1f} x (goal > 5)", best)
+
+
+# PBP on its standard splits
+
+
+def pbp(num_splits):
+    print("| data | RMSE | published | log-likelihood | published | seconds per split |\n|---|---|---|---|---|---|")
+    for name, (rmse, log_likelihood) in PUBLISHED.items():
+        figures, started = [], time.perf_counter()
+        for k in range(num_splits):
+            train, test = standard_split(*load("regression", name), k)
+            model = sf.models.NeuralNetwork(*train)
+            found = sf.PBP().evaluate(model, sf.PBP().train(model, key=jax.random.key(k)), *test)
+            figures.append((found["rmse"], found["log_likelihood"]))
+        mean, error = np.mean(figures, axis=0), np.std(figures, axis=0) / np.sqrt(num_splits)
+        seconds = (time.perf_counter() - started) / num_splits
+        print(
+            f"| {name} | {mean[0]:.2f} ± {error[0]:.2f} | {rmse} | {mean[1]:.2f} ± {error[1]:.2f} | {log_likelihood} "
+            f"| {seconds:.1f} |",
+            flush=True,
+        )
+
+
+# All methods on three problems
+
+
+def timed(target, method, **settings):
+    """A result, and the seconds of a second run, which does not compile."""
+    for _ in range(2):
+        started = time.perf_counter()
+        result = sf.fit(target, method, progress=False, record_every=settings["num_steps"], **settings)
+        seconds = time.perf_counter() - started
+    return result, seconds
+
+
+def moments(result):
+    return [np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(t)]) for t in (result.mean(), result.sd())]
+
+
+def accuracy(result, truth):
+    """Root mean square error of the means in posterior sds, and the range of sd over true sd."""
+    (mean, sd), (true_mean, true_sd) = moments(result), truth
+    ratio = sd / true_sd
+    return float(np.sqrt(np.mean(((mean - true_mean) / true_sd) ** 2))), ratio
+
+
+def gaussian_problem(dim=10):
+    rng = np.random.default_rng(0)
+    rotation = np.linalg.qr(rng.normal(size=(dim, dim)))[0]
+    covariance = rotation @ np.diag(np.geomspace(0.05, 1.0, dim)) @ rotation.T
+    mean = rng.normal(size=dim)
+    precision = np.linalg.inv(covariance).astype(np.float32)
+    center, factor = mean.astype(np.float32), np.linalg.cholesky(covariance).astype(np.float32)
+    target = sf.Density(
+        lambda x: -0.5 * (x - center) @ precision @ (x - center), prior=lambda key: jax.random.normal(key, (dim,))
+    )
+    exact = sf.MonteCarlo(lambda key: center + factor @ jax.random.normal(key, (dim,)))
+    return target, (mean, np.sqrt(np.diag(covariance))), exact
+
+
+def german_problem():
+    X, y = load("classification", "german")
+    order = np.random.default_rng(0).permutation(len(X))
+    train, test = order[:700], order[700:]
+    model = sf.models.LogisticRegression(X[train], y[train])
+    long_run = sf.fit(model, sf.NUTS(), num_particles=10_000, num_steps=2_500, key=99, progress=False)
+    return model, tuple(moments(long_run)), (X[test], y[test])
+
+
+def row(problem, name, seconds, result, truth=None, figures=None):
+    cells = [problem, name, str(len(result))]
+    if truth is None:
+        cells += ["", ""]
+    else:
+        error, ratio = accuracy(result, truth)
+        cells += [f"{error:.3f}", f"{ratio.min():.2f} to {ratio.max():.2f}"]
+    cells += ["" if figures is None else f"{figures['log_likelihood']:.3f}", f"{seconds:.2f}"]
+    print("| " + " | ".join(cells) + " |", flush=True)
+
+
+def table():
+    print("| problem | method | draws | error of means | sd / true sd | test log-likelihood | seconds |")
+    print("|---|---|---|---|---|---|---|")
+    target, truth, exact = gaussian_problem()
+    for name, method, n, steps in [
+        ("SVGD", sf.SVGD(), 100, 500),
+        ("SGLD", sf.SGLD(0.02, decay=0.0, thin=20), 1000, 22_000),
+        ("ParallelSGLD", sf.ParallelSGLD(0.02 * 100, decay=0.0), 100, 1000),
+        ("DSVI", sf.DSVI(stage=300), 1000, 20_000),
+        ("PMD", sf.PMD(), 100, 500),
+        ("NPV", sf.NPV(draws_per_component=20), 50, 6),
+        ("NUTS", sf.NUTS(), 1000, 250),
+        ("MAP", sf.MAP(), 4, 500),
+        ("MonteCarlo", exact, 1000, 1),
+    ]:
+        result, seconds = timed(target, method, num_particles=n, num_steps=steps, key=1)
+        row("Gaussian, d = 10", name, seconds, result, truth)
+
+    model, truth, test = german_problem()
+    for name, method, n, steps in [
+        ("SVGD", sf.SVGD(), 100, 500),
+        ("SGLD", sf.SGLD(5e-4, decay=0.0, thin=20), 1000, 22_000),
+        ("ParallelSGLD", sf.ParallelSGLD(5e-4 * 100, decay=0.0), 100, 1500),
+        ("DSVI", sf.DSVI(stage=500), 1000, 20_000),
+        ("PMD", sf.PMD(), 100, 1000),
+        ("NPV", sf.NPV(draws_per_component=20), 50, 5),
+        ("NUTS", sf.NUTS(), 1000, 250),
+        ("MAP", sf.MAP(), 4, 500),
+    ]:
+        result, seconds = timed(model, method, num_particles=n, num_steps=steps, key=1)
+        figures = model.evaluate(result.particles, *test, weights=result.weights)
+        row("logistic, german", name, seconds, result, truth, figures)
+
+    train, test = standard_split(*load("regression", "yacht"), 0)
+    full, batched = sf.models.NeuralNetwork(*train), sf.models.NeuralNetwork(*train, batch_size=100)
+    for name, method, n, steps in [
+        ("SVGD", sf.SVGD(), 20, 3000),
+        ("SGLD", sf.SGLD(1e-5, thin=20), 100, 30_000),
+        ("ParallelSGLD", sf.ParallelSGLD(2e-4), 20, 5000),
+        ("DSVI", sf.DSVI("diagonal"), 100, 20_000),
+        ("PMD", sf.PMD(), 100, 2000),
+        ("NPV", sf.NPV(max_iterations=50), 5, 2),
+        ("NUTS", sf.NUTS(num_chains=2, num_warmup=200, max_doublings=7), 100, 100),
+        ("MAP", sf.MAP(0.01), 4, 3000),
+        ("PBP", sf.PBP(), 100, 40),
+    ]:
+        target = full if name in ("NPV", "NUTS", "PBP", "MAP") else batched
+        result, seconds = timed(target, method, num_particles=n, num_steps=steps, key=1)
+        figures = full.evaluate(result.particles, *test, weights=result.weights)
+        row("network, yacht", name, seconds, result, None, figures)
+
+
+# Time to the accuracy of 1,000 NUTS draws
+
+
+def spread_error(ratio):
+    return float(np.sqrt(np.mean((ratio - 1) ** 2)))
+
+
+def draws_moments(draws):
+    return np.mean(draws, axis=0), np.std(draws, axis=0)
+
+
+def blackjax_nuts(model):
+    """1,000 warm-up steps and 1,000 draws of one chain, all in one compiled call."""
+    import blackjax
+
+    flat, x = flatten(model, jax.tree.map(lambda leaf: leaf[None], model.sample_prior(jax.random.key(0))))
+
+    @jax.jit
+    def run(x, key):
+        warm_key, key = jax.random.split(key)
+        warmup = blackjax.window_adaptation(blackjax.nuts, flat.log_density)
+        adapted, _ = warmup.run(warm_key, x, 1000)
+        kernel = blackjax.nuts(flat.log_density, **adapted.parameters)
+
+        def step(state, key):
+            state, _ = kernel.step(key, state)
+            return state, state.position
+
+        return jax.lax.scan(step, adapted.state, jax.random.split(key, 1000))[1]
+
+    return lambda seed: np.asarray(run(x[0], jax.random.key(seed)))
+
+
+def numpyro_nuts(model):
+    from numpyro.infer import MCMC, NUTS
+
+    flat, x = flatten(model, jax.tree.map(lambda leaf: leaf[None], model.sample_prior(jax.random.key(0))))
+    chain = MCMC(
+        NUTS(potential_fn=lambda x: -flat.log_density(x)), num_warmup=1000, num_samples=1000, progress_bar=False
+    )
+
+    def run(seed):
+        chain.run(jax.random.key(seed), init_params=x[0])
+        return np.asarray(chain.get_samples())
+
+    return run
+
+
+def clock(run, *arguments):
+    started = time.perf_counter()
+    value = run(*arguments)
+    return value, time.perf_counter() - started
+
+
+def time_to_accuracy(names):
+    print("| data | method | error of means | error of sds | seconds | with compilation |\n|---|---|---|---|---|---|")
+    for name in names:
+        X, y = load("classification", name)
+        order = np.random.default_rng(0).permutation(len(X))[:1000]
+        model = sf.models.LogisticRegression(X[order], y[order])
+        truth = moments(sf.fit(model, sf.NUTS(), num_particles=20_000, num_steps=5_000, key=99, progress=False))
+
+        def errors(mean, sd, truth=truth):
+            error = np.sqrt(np.mean(((mean - truth[0]) / truth[1]) ** 2))
+            return float(error), spread_error(sd / truth[1])
+
+        goal = np.zeros(2)
+        for label, make in (("BlackJAX NUTS", blackjax_nuts), ("NumPyro NUTS", numpyro_nuts)):
+            run = make(model)
+            draws, first = clock(run, 0)
+            found = [errors(*draws_moments(draws))]
+            again = []
+            for seed in (1, 2):
+                draws, seconds = clock(run, seed)
+                again.append(seconds)
+                found.append(errors(*draws_moments(draws)))
+            mean = np.mean(found, axis=0)
+            goal = np.maximum(goal, mean)
+            print(f"| {name} | {label} | {mean[0]:.3f} | {mean[1]:.3f} | {min(again):.2f} | {first:.2f} |", flush=True)
+
+        reached = False
+        for steps in (100, 200, 300, 500, 1000):
+
+            def run(seed, steps=steps, model=model):
+                settings = {"num_particles": 200, "num_steps": steps, "record_every": steps}
+                return sf.fit(model, sf.SVGD(), key=seed, progress=False, **settings)
+
+            jax.clear_caches()
+            result, first = clock(run, 0)
+            found = [errors(*moments(result))]
+            result, seconds = clock(run, 1)
+            found.append(errors(*moments(result)))
+            mean = np.mean(found, axis=0)
+            reached = bool(np.all(mean <= goal))
+            label = f"SVGD, {steps} steps" + (", as accurate" if reached else "")
+            print(f"| {name} | {label} | {mean[0]:.3f} | {mean[1]:.3f} | {seconds:.2f} | {first:.2f} |", flush=True)
+            if reached:
+                break
+        if not reached:
+            print(f"| {name} | SVGD did not get there | | | | |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
