@@ -1,6 +1,6 @@
 """The same three models in NumPyro and in PyMC, and their moments from long NUTS runs of both libraries.
 
-`python references.py` runs NUTS (4 chains of 5,000 draws, a few minutes) and writes the moments to references.json.
+`python references.py` runs NUTS (4 chains of 2,500 draws, a few minutes) and writes the moments to references.json.
 """
 
 import json
@@ -103,8 +103,8 @@ def check(result, library, name):
 def numpyro_nuts(model, args):
     from numpyro.infer import MCMC, NUTS
 
-    kernel = NUTS(model, target_accept_prob=0.99)
-    mcmc = MCMC(kernel, num_warmup=2000, num_samples=5000, num_chains=4, chain_method="vectorized", progress_bar=False)
+    kernel = NUTS(model, target_accept_prob=0.95)
+    mcmc = MCMC(kernel, num_warmup=1000, num_samples=2500, num_chains=4, chain_method="vectorized", progress_bar=False)
     mcmc.run(jax.random.key(0), *map(jnp.asarray, args))
     return mcmc.get_samples()
 
@@ -113,10 +113,10 @@ def pymc_nuts(model):
     import pymc as pm
 
     with model:
-        trace = pm.sample(5000, tune=2000, chains=4, cores=2, target_accept=0.99, random_seed=0, progressbar=False)
+        trace = pm.sample(2500, tune=1000, chains=4, cores=1, target_accept=0.95, random_seed=0, progressbar=False)
     names = [variable.name for variable in (*model.free_RVs, *model.deterministics)]
     return {
-        name: trace["posterior"][name].values.reshape(20_000, *trace["posterior"][name].shape[2:]) for name in names
+        name: trace["posterior"][name].values.reshape(10_000, *trace["posterior"][name].shape[2:]) for name in names
     }
 
 
@@ -127,11 +127,11 @@ def main():
         draws = {name: np.asarray(values, float) for name, values in draws.items()}
         return {name: [values.mean(0).tolist(), values.std(0).tolist()] for name, values in draws.items()}
 
-    found = {
-        "numpyro": {name: summary(numpyro_nuts(*arguments)) for name, arguments in NUMPYRO.items()},
-        "pymc": {name: summary(pymc_nuts(pymc_model(name))) for name in NUMPYRO},
-    }
-    PATH.write_text(json.dumps(found, indent=1) + "\n")
+    found: dict = {"numpyro": {}, "pymc": {}}
+    for name, (model, args) in NUMPYRO.items():
+        found["numpyro"][name] = summary(numpyro_nuts(model, args))
+        found["pymc"][name] = summary(pymc_nuts(pymc_model(name)))
+        PATH.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
