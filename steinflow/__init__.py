@@ -2,14 +2,14 @@
 
 from steinflow import models, plots
 from steinflow.approximations import RandomFeatures, Subsample
-from steinflow.bandwidths import Fixed, Median
+from steinflow.bandwidths import Fixed, Median, Wide
 from steinflow.checkpoints import Checkpoint
 from steinflow.diagnostics import dispersion, goodness_of_fit, ksd
 from steinflow.fit import fit
 from steinflow.frontends.networks import from_network
 from steinflow.frontends.pymc import from_pymc
 from steinflow.frontends.score import from_score
-from steinflow.kernels import IMQ, RBF, Kernel, Linear, Radial
+from steinflow.kernels import IMQ, RBF, Centered, Kernel, Linear, Radial
 from steinflow.methods.base import Method
 from steinflow.methods.dsvi import DSVI
 from steinflow.methods.map import MAP
@@ -20,8 +20,8 @@ from steinflow.methods.pbp import PBP
 from steinflow.methods.pmd import PMD
 from steinflow.methods.sgld import SGLD, ParallelSGLD
 from steinflow.methods.svgd import SVGD
-from steinflow.metrics import Euclidean
-from steinflow.optimizers import adagrad, adagrad_with_momentum
+from steinflow.metrics import Cloud, Euclidean
+from steinflow.optimizers import adagrad, adagrad_with_momentum, adaptive
 from steinflow.result import Outcome, Result, load
 from steinflow.sharding import mesh
 from steinflow.stein import stein_direction
@@ -59,7 +59,9 @@ __all__ = [
     "RBF",
     "SGLD",
     "SVGD",
+    "Centered",
     "Checkpoint",
+    "Cloud",
     "Converged",
     "Density",
     "Euclidean",
@@ -79,8 +81,10 @@ __all__ = [
     "Stream",
     "Subsample",
     "Target",
+    "Wide",
     "adagrad",
     "adagrad_with_momentum",
+    "adaptive",
     "constraints",
     "dispersion",
     "fit",

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from steinflow.batches import shuffle
-from steinflow.kernels import IMQ, RBF, Kernel, Linear, Radial, Scaled, Sum
+from steinflow.kernels import IMQ, RBF, Centered, Kernel, Linear, Radial, Scaled, Sum
 from steinflow.sharding import split_particles, sum_particles
 from steinflow.stein import stein_direction
 from steinflow.typing import Array, Direction, Particles, PRNGKeyArray, Scores
@@ -63,6 +63,10 @@ class Approximation(eqx.Module):
                 return sum(parts, start=jnp.zeros_like(particles))
             case Scaled(factor, term):
                 return factor * self._direction(particles, scores, term, key)
+            case Centered(term):
+                mean_score = jnp.mean(scores, axis=0)
+                shape = self._direction(particles, scores - mean_score, term, key)
+                return mean_score + shape - jnp.mean(shape, axis=0)
             case Linear():
                 return stein_direction(particles, scores, kernel)
             case _:

@@ -38,6 +38,22 @@ class Median(Bandwidth):
         return jnp.where(bandwidth > 0, bandwidth, 1.0).astype(particles.dtype)
 
 
+class Wide(Bandwidth):
+    r"""The bandwidth of the tuning-free SVGD, $h = \frac{2d}{d+3}\, \mathrm{med}^2$: the reach of the cloud.
+
+    Without the paper's $\log n$, neighbours no longer matter more the more particles there are: with a kernel of heavy
+    tails such as IMQ this keeps the particles of skewed and hierarchical posteriors from running away one by one. In
+    few dimensions it is narrower, so that separated modes stay apart.
+    """
+
+    def __call__(self, particles):
+        num_particles, dim = particles.shape
+        if num_particles == 1:
+            return jnp.ones((), particles.dtype)
+        bandwidth = 2 * dim / (dim + 3) * median_distance(particles) ** 2
+        return jnp.where(bandwidth > 0, bandwidth, 1.0).astype(particles.dtype)
+
+
 class Fixed(Bandwidth):
     """A given `h`, whatever the particles."""
 

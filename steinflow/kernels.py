@@ -167,6 +167,33 @@ class Sum(Kernel):
         return Sum(tuple(kernel.adapt(particles) for kernel in self.terms))
 
 
+class Centered(Kernel):
+    r"""$1 + \langle \psi(x) - \bar\psi,\, \psi(y) - \bar\psi \rangle$: a kernel with its features centred on the cloud, plus 1.
+
+    It splits the Stein direction in two: the mean score moves the cloud as a whole, and what is left, which sums to
+    zero, changes its shape. At its fixed point the mean score is exactly zero. The noise of a minibatch, nearly the
+    same for all particles, moves the cloud and leaves its shape alone.
+    """
+
+    kernel: Kernel
+    particles: Array | None = None
+
+    def __call__(self, x, y):
+        if self.particles is None:
+            raise ValueError("This Centered kernel has no cloud yet: call kernel.adapt(particles) first.")
+
+        def mean(point):
+            return jnp.mean(jax.vmap(self.kernel, in_axes=(0, None))(self.particles, point))
+
+        level = jnp.mean(jax.lax.map(mean, self.particles))
+        return 1 + self.kernel(x, y) - mean(x) - mean(y) + level
+
+    def adapt(self, particles):
+        if self.particles is not None:
+            return self
+        return Centered(self.kernel.adapt(particles), jax.lax.stop_gradient(particles))
+
+
 class Function(Kernel):
     """Any differentiable k(x, y) given as a plain function; the Stein direction uses autodiff."""
 

@@ -19,6 +19,78 @@ def adagrad(step_size: float = 0.1) -> optax.GradientTransformation:
     return optax.adagrad(step_size, initial_accumulator_value=0.0, eps=1e-6)
 
 
+class AdaptiveState(NamedTuple):
+    """The step sizes of the cloud as a whole and of its shape, their last directions, and how far the cloud may move."""
+
+    shift_size: jax.Array
+    shape_size: jax.Array
+    last_shift: jax.Array
+    last_shape: jax.Array
+    reach: jax.Array
+
+
+@functools.cache
+def adaptive() -> optax.GradientTransformationExtraArgs:
+    r"""Return the step that tunes itself, for coordinates in which the cloud has unit scale.
+
+    The mean of the directions moves the cloud, what is left changes its shape, and each has a step size of its own. It
+    grows while successive directions agree, by $\exp(0.15 \cos)$ with the cosine of their angle, and shrinks while they
+    point apart, by $\exp(\cos)$. No particle moves by more than half a unit within the cloud, so that nothing diverges;
+    nor does the cloud itself, except that a far cloud that keeps its direction strides out, half as far again
+    in every step. Over the second half of the run the step sizes fall to zero as a cosine, so that what is left of any
+    oscillation dies out. The noise of minibatches is no news about a step size: there it stays at its start, and the
+    decay averages the noise.
+
+    `update` takes two more arguments: `fraction`, the part of the run that is done, and `noisy`, whether gradients come
+    from minibatches.
+    """
+    start, largest, half_a_unit = 0.1, 1.0, 0.5
+
+    def init(params):
+        start_size, reach = jnp.asarray(start, params.dtype), jnp.asarray(half_a_unit, params.dtype)
+        return AdaptiveState(start_size, start_size, jnp.zeros_like(params[0]), jnp.zeros_like(params), reach)
+
+    def adapt(step_size, cosine):
+        # Back off faster than to grow: an overshoot costs more than a short step.
+        rate = jnp.where(cosine > 0, 0.15, 1.0) * cosine
+        return jnp.minimum(step_size * jnp.exp(rate), largest)
+
+    def update(gradients, state, params=None, *, fraction, noisy, **_):
+        shift = jnp.mean(gradients, axis=0)
+        shape = gradients - shift
+        shift_cosine, shape_cosine = _cosine(shift, state.last_shift), _cosine(shape, state.last_shape)
+        shift_size = state.shift_size if noisy else adapt(state.shift_size, shift_cosine)
+        shape_size = state.shape_size if noisy else adapt(state.shape_size, shape_cosine)
+
+        decay = jnp.where(fraction < 0.5, 1.0, 0.5 - 0.5 * jnp.cos(2 * jnp.pi * fraction)).astype(gradients.dtype)
+        shift_move, shape_move = -shift_size * decay * shift, -shape_size * decay * shape
+        striding = (shift_cosine > 0.9) & (_length(shift_move) > state.reach) & (not noisy)
+        reach = jnp.where(striding, 1.5 * state.reach, half_a_unit).astype(gradients.dtype)
+        moves = _at_most(reach, shift_move) + _at_most(half_a_unit, shape_move)
+        return moves, AdaptiveState(shift_size, shape_size, shift, shape, reach)
+
+    return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _length(vectors):
+    return jnp.sqrt(jnp.sum(vectors**2, axis=-1))
+
+
+def _at_most(length, moves):
+    """Shorten the moves that are longer."""
+    return moves * (length / jnp.maximum(_length(moves), length))[..., None]
+
+
+def _cosine(a, b):
+    return jnp.sum(_unit(a) * _unit(b))
+
+
+def _unit(vectors):
+    """Scale to length one, safely where all is zero or huge."""
+    scaled = vectors / jnp.maximum(jnp.max(jnp.abs(vectors)), jnp.finfo(vectors.dtype).tiny)
+    return scaled / jnp.maximum(jnp.sqrt(jnp.sum(scaled**2)), jnp.finfo(vectors.dtype).tiny)
+
+
 class AccumulatorState(NamedTuple):
     """The running mean of squared directions; the first step starts it."""
 

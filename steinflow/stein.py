@@ -22,7 +22,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from steinflow.kernels import Kernel, Linear, Radial, Scaled, Sum, as_kernel
+from steinflow.kernels import Centered, Kernel, Linear, Radial, Scaled, Sum, as_kernel
 from steinflow.sharding import split_particles
 from steinflow.typing import Array, Direction, Particles, Point, Scalar, Scores
 
@@ -67,6 +67,8 @@ def _direction(particles, scores, kernel, at) -> Direction:
             return sum((_direction(particles, scores, term, at) for term in terms), start=jnp.zeros_like(at))
         case Scaled(factor, term):
             return factor * _direction(particles, scores, term, at)
+        case Centered():
+            return _centered_direction(particles, scores, kernel, at)
         case Radial():
             return _radial_direction(particles, scores, kernel, at)
         case Linear():
@@ -103,6 +105,15 @@ def _linear_direction(particles, scores, kernel, at):
     v = kernel.precise(kernel.deviations(at))
     covariance = scores.T @ kernel.deviations(particles) / len(particles)
     return jnp.mean(scores, axis=0) + v @ covariance.T + v
+
+
+def _centered_direction(particles, scores, kernel, at):
+    mean_score = jnp.mean(scores, axis=0)
+    shape = _direction(particles, scores - mean_score, kernel.kernel, at)
+    within = (
+        shape if at is kernel.particles else _direction(particles, scores - mean_score, kernel.kernel, kernel.particles)
+    )
+    return mean_score + shape - jnp.mean(within, axis=0)
 
 
 def _autodiff_direction(particles, scores, kernel, at):

@@ -4,6 +4,11 @@ $$x_i \leftarrow x_i + \epsilon\, \phi(x_i), \qquad
 \phi(x) = \frac1n \sum_j \bigl[ k(x_j, x) \nabla \log p(x_j) + \nabla_{x_j} k(x_j, x) \bigr]$$
 
 The first term drives the particles towards high density, the second keeps them apart. One particle climbs to the MAP.
+
+As published, it needs a step size for every problem and loses the spread of the posterior as dimensions grow. The
+defaults here need no tuning and keep the spread, by three changes that stay within the same update: a kernel of long
+reach plus a linear one, whose fixed point has the mean and covariance of a Gaussian target; the coordinates of the
+cloud itself; and a step that adapts. `docs/tuning-free.md` explains and measures them.
 """
 
 from typing import Any
@@ -13,19 +18,22 @@ import jax.numpy as jnp
 import optax
 
 from steinflow.approximations import Approximation
-from steinflow.kernels import RBF, Kernel, as_kernel
+from steinflow.bandwidths import Wide
+from steinflow.kernels import IMQ, RBF, Centered, Kernel, Linear, as_kernel
 from steinflow.methods.base import Draws, Method
-from steinflow.metrics import Euclidean, Metric
-from steinflow.optimizers import adagrad
+from steinflow.metrics import Cloud, Euclidean, Metric
+from steinflow.optimizers import adagrad, adaptive
 from steinflow.stein import stein_direction
-from steinflow.typing import Particles
+from steinflow.typing import Array, Particles
 
 
 class SVGDState(eqx.Module):
-    """The particles, and what the optimiser remembers."""
+    """The particles, what the optimiser remembers, and which step of how many comes next."""
 
     particles: Particles
     optimizer_state: Any
+    step: Array
+    num_steps: Array
 
 
 class SVGD(Method):
@@ -36,14 +44,15 @@ class SVGD(Method):
 
     Args:
         kernel: `sf.RBF()`, `sf.IMQ()`, `sf.Linear()`, a sum of them, or a function k(x, y).
-        metric: the coordinates to work in.
-        optimizer: any optax optimiser; it sees the negative direction in the metric's coordinates.
+        metric: the coordinates to work in, `sf.Cloud()` or `sf.Euclidean()`.
+        optimizer: `sf.adaptive()` or any optax optimiser; it sees the negative direction in the metric's coordinates.
+            Step sizes of optax want `sf.Euclidean()`, unless they are meant in units of the cloud.
         approximation: `sf.Subsample(m)` or `sf.RandomFeatures(m)`, for very many particles; None is exact.
     """
 
-    kernel: Kernel = eqx.field(default=RBF(), converter=as_kernel)
-    metric: Metric = Euclidean()
-    optimizer: optax.GradientTransformation = adagrad()
+    kernel: Kernel = eqx.field(default=Centered(IMQ(Wide()) + 0.03 * Linear()), converter=as_kernel)
+    metric: Metric = Cloud()
+    optimizer: optax.GradientTransformation = adaptive()
     approximation: Approximation | None = None
 
     @classmethod
@@ -52,7 +61,7 @@ class SVGD(Method):
         return cls(kernel=RBF(), metric=Euclidean(), optimizer=adagrad(step_size))
 
     def init(self, target, particles, *, num_steps, key):
-        return SVGDState(particles, self.optimizer.init(particles))
+        return SVGDState(particles, self.optimizer.init(particles), jnp.zeros((), jnp.int32), num_steps)
 
     def step(self, target, state, batch, *, key):
         x = state.particles
@@ -67,10 +76,12 @@ class SVGD(Method):
             direction = self.approximation.direction(u, frame.scores(scores), self.kernel, key=key)
 
         # optax descends, the Stein direction ascends: the one change of sign.
-        updates, optimizer_state = self.optimizer.update(-direction, state.optimizer_state, u)
+        updates, optimizer_state = optax.with_extra_args_support(self.optimizer).update(
+            -direction, state.optimizer_state, u, fraction=state.step / state.num_steps, noisy=batch is not None
+        )
         moved = x + frame.moves(jnp.asarray(updates))
         finite = jnp.all(jnp.isfinite(moved), axis=1, keepdims=True)
-        return SVGDState(jnp.where(finite, moved, x), optimizer_state)
+        return SVGDState(jnp.where(finite, moved, x), optimizer_state, state.step + 1, state.num_steps)
 
     def draws(self, target, state, *, key):
         return Draws(state.particles)
