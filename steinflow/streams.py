@@ -33,8 +33,8 @@ class HostData(abc.ABC):
         """Return the shapes and dtypes of one batch."""
 
     @abc.abstractmethod
-    def read(self, key: PRNGKeyArray, start: int, stop: int, batch_size: int | None) -> list[Batch]:
-        """Return the batches of steps start .. stop-1, fewer if they end before."""
+    def read(self, key: PRNGKeyArray, start: int, stop: int, batch_size: int | None) -> Batch | None:
+        """Return the batches of steps start .. stop-1 along a leading axis, fewer if they end before, None if at once."""
 
 
 class Mapped(HostData):
@@ -66,8 +66,7 @@ class Mapped(HostData):
         # In ascending order, as files like it, and HDF5 demands; then back into the order of the shuffle.
         places, back = np.unique(indices, return_inverse=True)
         back = back.reshape(indices.shape)
-        rows = jax.tree.map(lambda leaf: np.asarray(leaf[places]), self.arrays)
-        return [jax.tree.map(lambda leaf, step=step: leaf[step], rows) for step in back]
+        return jax.tree.map(lambda leaf: np.asarray(leaf[places])[back], self.arrays)
 
 
 class Stream(HostData):
@@ -114,7 +113,7 @@ class Stream(HostData):
         while self._position < stop and (batch := self._next()) is not None:
             if self._position > start:
                 batches.append(batch)
-        return batches
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *batches) if batches else None
 
     def _open(self, step):
         if isinstance(self.batches, Iterator) and self._position >= 0:
@@ -203,14 +202,14 @@ class Feed:
 
     def _read(self, data, start):
         batches = data.read(self._key, start, start + self._length, self._batch_size)
-        stop = start + len(batches)
-        if not batches:
-            return None, stop
-        batches += batches[-1:] * (self._length - len(batches))  # one shape for all blocks
-        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *batches)
+        if batches is None:
+            return None, start
+        length = _num_rows(batches)
+        if length < self._length:  # one shape for all blocks
+            batches = jax.tree.map(lambda leaf: np.resize(leaf, (self._length, *leaf.shape[1:])), batches)
         with sharding.use(None if self._mesh.empty else self._mesh):
-            placed = sharding.place_rows(stacked, axis=1)
-            return Block(sharding.replicate(jnp.asarray(start)), placed), stop
+            placed = sharding.place_rows(batches, axis=1)
+            return Block(sharding.replicate(jnp.asarray(start)), placed), start + length
 
 
 def as_data(data: PyTree | HostData) -> PyTree | HostData:
