@@ -1,7 +1,8 @@
 """Scale: very many particles, very many rows, many devices and processes. `python -m benchmarks.scale [section ...]`.
 
 Every section is a program of its own, so that its memory is its own too; figures that are compared come from one run,
-taken in turns. The figures go to `benchmarks/results/scale.json`, the plot of the approximations to `docs/images/approximations.png`.
+taken in turns. They go to `benchmarks/results/scale.json`, the plot of the approximations to
+`docs/images/approximations.png`.
 """
 
 import json

@@ -34,12 +34,11 @@ class HostData(abc.ABC):
 
     @abc.abstractmethod
     def read(self, key: PRNGKeyArray, start: int, stop: int, batch_size: int | None) -> Batch | None:
-        """Return the batches of steps start .. stop-1 along a leading axis, fewer if they end before, None if at once."""
+        """Return the batches of steps start .. stop-1, stacked; fewer if they end before, None if there are none."""
 
 
 class Mapped(HostData):
-    """Arrays on the host that are read by rows: `numpy.memmap`, HDF5 or Zarr arrays, or plain NumPy arrays too big for
-    the device.
+    """Arrays on the host that are read by rows: mapped files, HDF5, Zarr, or NumPy arrays too big for the device.
 
     `Posterior` wraps mapped files by itself; wrap others as `sf.Mapped(arrays)` to keep them on the host.
 

@@ -11,9 +11,9 @@ from steinflow.approximations import RandomFeatures, Subsample
 KERNELS = {
     "RBF": sf.RBF(),
     "IMQ": sf.IMQ(),
-    "sum": sf.IMQ() + 0.1 * sf.Linear(),
+    "default": sf.SVGD().kernel,
 }
-DRAWS = 2000
+DRAWS = 1000
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_features_match_their_definition(cloud):
 
 def test_blocks_and_precision(x64):
     """More rows than a block holds, in double precision as in single."""
-    particles = jax.random.normal(jax.random.key(0), (2500, 2), jnp.float64)
+    particles = jax.random.normal(jax.random.key(0), (2100, 2), jnp.float64)
     direction = RandomFeatures(16).direction(particles, -particles, sf.RBF(), key=jax.random.key(1))
     parts = jnp.concatenate([particles[:17], particles[17:]])
     assert direction.dtype == jnp.float64
@@ -74,9 +74,9 @@ def test_blocks_and_precision(x64):
     )
     exact = sf.stein_direction(particles, -particles, sf.RBF())
     many = jax.vmap(lambda key: RandomFeatures(16).direction(particles, -particles, sf.RBF(), key=key))(
-        jax.random.split(jax.random.key(2), 64)
+        jax.random.split(jax.random.key(2), 16)
     )
-    assert rms(jnp.mean(many, axis=0) - exact) < 1.5 * rms(many - exact) / 8
+    assert rms(jnp.mean(many, axis=0) - exact) < 1.5 * rms(many - exact) / 4
 
 
 def test_subsample_of_all_is_exact(cloud):
@@ -96,7 +96,7 @@ def test_posterior_keeps_mean_and_spread(approximation):
             sf.Density(lambda x: -0.5 * jnp.sum(((x - mean) / sd) ** 2)),
             sf.SVGD(approximation=approximation),
             particles=start,
-            num_steps=1000,
+            num_steps=400,
             progress=False,
         )
 
