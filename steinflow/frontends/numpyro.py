@@ -206,7 +206,8 @@ def _inspect(model, arguments) -> Sites:
     found = []
 
     def trace(args, kwargs):
-        rows = _Rows(handlers.seed(model, jax.random.key(0)))
+        seeded = handlers.seed(model, jax.random.key(0))
+        rows = _Rows(handlers.substitute(seeded, substitute_fn=init_to_sample))  # flat priors cannot be drawn from
         with numpyro.validation_enabled(False):
             sites = handlers.trace(rows).get_trace(*args, **kwargs)
         found.append(_classify(sites, rows.plates))

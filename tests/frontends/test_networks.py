@@ -63,8 +63,8 @@ def test_the_same_density_whoever_wrote_the_module():
     params = {"equinox": targets["equinox"].sample_prior(jax.random.key(0))}
     first, last = params["equinox"]["network"].layers
     linen_params = {
-        "Dense_0": {"kernel": first.weight.T, "bias": first.bias},
-        "Dense_1": {"kernel": last.weight.T, "bias": last.bias},
+        "Dense_1": {"kernel": first.weight.T, "bias": first.bias},  # made second, being an argument
+        "Dense_0": {"kernel": last.weight.T, "bias": last.bias},
     }
     params["linen"] = {"network": linen_params, "log_gamma": params["equinox"]["log_gamma"]}
     densities = [float(targets[name].log_density(params[name])) for name in ("equinox", "linen")]
