@@ -168,7 +168,7 @@ class Sum(Kernel):
 
 
 class Centered(Kernel):
-    r"""$1 + \langle \psi(x) - \bar\psi,\, \psi(y) - \bar\psi \rangle$: a kernel with its features centred on the cloud, plus 1.
+    r"""$1 + \langle \psi(x) - \bar\psi,\, \psi(y) - \bar\psi \rangle$: features centred on the cloud, plus 1.
 
     It splits the Stein direction in two: the mean score moves the cloud as a whole, and what is left, which sums to
     zero, changes its shape. At its fixed point the mean score is exactly zero. The noise of a minibatch, nearly the

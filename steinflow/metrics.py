@@ -54,8 +54,9 @@ class Cloud(Metric):
     """The coordinates in which the cloud has mean 0 and covariance I: scale and correlation of the problem drop out.
 
     The covariance is that of the particles, its correlations shrunk a little: by `(d / 10n)^2`, and by 1/4 where there
-    are fewer particles than dimensions, so that the covariance would be singular. Cost: O(n d^2 + d^3) per step. Beyond `max_dim` dimensions only the
-    variances are used, O(n d). Coordinates without any spread, such as those of a single particle, stay as they are.
+    are fewer particles than dimensions, so that the covariance would be singular. Cost: O(n d^2 + d^3) per step. Beyond
+    `max_dim` dimensions only the variances are used, O(n d). Coordinates without any spread, such as those of a single
+    particle, stay as they are.
     """
 
     max_dim: int = 512

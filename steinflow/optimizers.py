@@ -20,7 +20,7 @@ def adagrad(step_size: float = 0.1) -> optax.GradientTransformation:
 
 
 class AdaptiveState(NamedTuple):
-    """The step sizes of the cloud as a whole and of its shape, their last directions, and how far the cloud may move."""
+    """Step sizes of the cloud as a whole and of its shape, their last directions, and how far the cloud may move."""
 
     shift_size: jax.Array
     shape_size: jax.Array
@@ -56,6 +56,7 @@ def adaptive() -> optax.GradientTransformationExtraArgs:
         return jnp.minimum(step_size * jnp.exp(rate), largest)
 
     def update(gradients, state, params=None, *, fraction, noisy, **_):
+        gradients = jnp.where(jnp.isfinite(gradients), gradients, 0.0)  # an overflow must not stay in the state
         shift = jnp.mean(gradients, axis=0)
         shape = gradients - shift
         shift_cosine, shape_cosine = _cosine(shift, state.last_shift), _cosine(shape, state.last_shape)
@@ -86,9 +87,10 @@ def _cosine(a, b):
 
 
 def _unit(vectors):
-    """Scale to length one, safely where all is zero or huge."""
-    scaled = vectors / jnp.maximum(jnp.max(jnp.abs(vectors)), jnp.finfo(vectors.dtype).tiny)
-    return scaled / jnp.maximum(jnp.sqrt(jnp.sum(scaled**2)), jnp.finfo(vectors.dtype).tiny)
+    """Scale to length one; zero stays zero, and huge vectors do not overflow."""
+    largest = jnp.max(jnp.abs(vectors))
+    scaled = vectors / jnp.where(largest > 0, largest, 1.0)
+    return scaled / jnp.sqrt(jnp.maximum(jnp.sum(scaled**2), 1.0))  # the largest entry is 1, so is the sum at least
 
 
 class AccumulatorState(NamedTuple):

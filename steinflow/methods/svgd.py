@@ -39,8 +39,8 @@ class SVGDState(eqx.Module):
 class SVGD(Method):
     """Stein variational gradient descent.
 
-    Particles whose score is not finite add nothing to the sum and are carried by the others; a move that is not finite
-    is not made.
+    Particles whose score is not finite add nothing to the sum and are carried by the others; where no score is finite
+    nothing moves. A move that is not finite is not made.
 
     Args:
         kernel: `sf.RBF()`, `sf.IMQ()`, `sf.Linear()`, a sum of them, or a function k(x, y).
@@ -50,10 +50,16 @@ class SVGD(Method):
         approximation: `sf.Subsample(m)` or `sf.RandomFeatures(m)`, for very many particles; None is exact.
     """
 
-    kernel: Kernel = eqx.field(default=Centered(IMQ(Wide()) + 0.03 * Linear()), converter=as_kernel)
+    kernel: Kernel = eqx.field(default=Centered(IMQ(Wide()) + 0.01 * Linear()), converter=as_kernel)
     metric: Metric = Cloud()
     optimizer: optax.GradientTransformation = adaptive()
     approximation: Approximation | None = None
+
+    def __check_init__(self):
+        if not isinstance(self.optimizer, optax.GradientTransformation):
+            raise TypeError(
+                f"optimizer is sf.adaptive() or an optax optimiser, as optax.adam(0.1); got {self.optimizer!r}."
+            )
 
     @classmethod
     def paper(cls, step_size: float = 0.1) -> "SVGD":
@@ -66,7 +72,8 @@ class SVGD(Method):
     def step(self, target, state, batch, *, key):
         x = state.particles
         scores = target.scores(x, batch)
-        scores = jnp.where(jnp.all(jnp.isfinite(scores), axis=1, keepdims=True), scores, 0.0)
+        known = jnp.all(jnp.isfinite(scores), axis=1, keepdims=True)
+        scores = jnp.where(known, scores, 0.0)
 
         frame = self.metric.frame(x)
         u = frame.points(x)
@@ -81,8 +88,8 @@ class SVGD(Method):
             -direction, state.optimizer_state, u, fraction=state.step / state.num_steps, noisy=noisy
         )
         moved = x + frame.moves(jnp.asarray(updates))
-        finite = jnp.all(jnp.isfinite(moved), axis=1, keepdims=True)
-        return SVGDState(jnp.where(finite, moved, x), optimizer_state, state.step + 1, state.num_steps)
+        possible = jnp.all(jnp.isfinite(moved), axis=1, keepdims=True) & jnp.any(known)
+        return SVGDState(jnp.where(possible, moved, x), optimizer_state, state.step + 1, state.num_steps)
 
     def draws(self, target, state, *, key):
         return Draws(state.particles)
