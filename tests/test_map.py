@@ -69,3 +69,17 @@ def test_monte_carlo_takes_a_sampler_in_the_users_space():
 def test_targets_without_draws_say_so():
     with pytest.raises(ValueError, match="cannot be sampled exactly"):
         sf.fit(lambda x: -jnp.sum(x**2), sf.MonteCarlo(), particles=jnp.zeros((3, 1)), num_steps=1, progress=False)
+
+
+@pytest.mark.parametrize("method", [sf.MAP(), sf.NUTS(), sf.NPV(), sf.PMD()], ids=lambda method: type(method).__name__)
+def test_methods_that_compare_log_densities_refuse_scores_alone(method):
+    target = sf.from_score(lambda x: -np.asarray(x))
+    with pytest.raises(ValueError, match="only knows its score"):
+        sf.fit(target, method, particles=jnp.ones((5, 1)), num_steps=1, progress=False)
+
+
+@pytest.mark.parametrize("method", [sf.SGLD(), sf.DSVI()], ids=lambda method: type(method).__name__)
+def test_methods_that_need_only_scores_take_them(method):
+    target = sf.from_score(lambda x: -np.asarray(x))
+    result = sf.fit(target, method, particles=jnp.full((50, 1), 3.0), num_steps=300, progress=False)
+    assert abs(result.mean()[0]) < 2

@@ -1,5 +1,7 @@
 """Particle mirror descent: the tempered path of q_t in closed form, and where it fails."""
 
+import functools
+
 import german
 import jax
 import jax.numpy as jnp
@@ -8,6 +10,7 @@ import pytest
 from scenarios import gaussian, paper_mixture
 
 import steinflow as sf
+from steinflow.targets import flatten
 
 
 def tempered(gamma, t):
@@ -17,22 +20,36 @@ def tempered(gamma, t):
     return 5 * beta / precision, 1 / precision
 
 
-@pytest.mark.parametrize(("t", "mean", "variance"), [(5, 0.7762, 0.3791), (10, 0.9033, 0.2774), (20, 0.9731, 0.2215)])
-def test_mirror_descent_follows_the_tempered_path(t, mean, variance):
-    np.testing.assert_allclose(tempered(0.1, t), (mean, variance), atol=5e-5)
-    x0 = jax.random.normal(jax.random.key(0), (600, 1))
-    result = sf.fit(
-        lambda x: -0.5 * jnp.sum((x - 1) ** 2) / 0.2,
-        sf.PMD(0.1, constant=True),
-        particles=x0,
-        num_steps=t,
-        key=1,
-        progress=False,
-    )
+def test_mirror_descent_follows_the_tempered_path():
+    method = sf.PMD(0.1, constant=True)
+    flat, _ = flatten(sf.Density(lambda x: -0.5 * jnp.sum((x - 1) ** 2) / 0.2), jnp.zeros((1, 1)))
+
+    @jax.jit
+    @functools.partial(jax.vmap, in_axes=(0, None))
+    def run(key, t):
+        start_key, key = jax.random.split(key)
+        x0 = jax.random.normal(start_key, (600, 1))
+        state = method.init(flat, x0, num_steps=t, key=key)
+        state = jax.lax.fori_loop(0, t, lambda i, s: method.step(flat, s, None, key=jax.random.fold_in(key, i)), state)
+        weights, x = jnp.exp(state.log_weights), state.particles[:, 0]
+        mean = weights @ x
+        return mean, weights @ (x - mean) ** 2
+
+    # One run of 600 particles is off by 0.04 or so; the average of 20 shows whether it goes the right way.
+    keys = jax.random.split(jax.random.key(0), 20)
+    for t, mean, variance in [(5, 0.7762, 0.3791), (10, 0.9033, 0.2774), (20, 0.9731, 0.2215)]:
+        np.testing.assert_allclose(tempered(0.1, t), (mean, variance), atol=5e-5)
+        found = jax.tree.map(jnp.mean, run(keys, jnp.asarray(t)))
+        np.testing.assert_allclose(found[0], mean, atol=0.03)
+        np.testing.assert_allclose(found[1], variance, atol=0.05)
+
+
+def test_weights_sum_to_one():
+    x0 = jax.random.normal(jax.random.key(0), (100, 1))
+    result = sf.fit(lambda x: -jnp.sum(x**2), sf.PMD(), particles=x0, num_steps=5, progress=False)
     assert result.weights is not None
     assert jnp.sum(result.weights) == pytest.approx(1, abs=1e-5)
-    np.testing.assert_allclose(result.mean()[0], mean, atol=0.05)
-    np.testing.assert_allclose(result.sd()[0] ** 2, variance, atol=0.05)
+    assert jnp.std(result.weights) > 0
 
 
 def test_particles_collapse_beyond_one_dimension():

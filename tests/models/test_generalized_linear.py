@@ -41,7 +41,8 @@ def test_closed_form_laplacian(rows, num_classes, x64):
     y = np.digitize(z, [-1, 1]) if num_classes else z > 0
     model = sf.models.LogisticRegression(X, y, num_classes=num_classes)
     params = model.sample_prior(jax.random.key(0))
-    np.testing.assert_allclose(model.laplacian(params), sf.Target.laplacian(model, params), rtol=1e-9)
+    generic = jax.jit(lambda params: sf.Target.laplacian(model, params))
+    np.testing.assert_allclose(model.laplacian(params), generic(params), rtol=1e-9)
     if num_classes is None:
         assert model.laplacian(params) < 0
 
@@ -110,14 +111,13 @@ def test_evaluation_is_the_papers_and_knows_weights(rows, x64):
     assert np.all(np.isfinite(model.log_predictive(far, X, y)))
 
 
-@pytest.mark.parametrize("family", ["linear", "poisson", "classes", "two"])
+@pytest.mark.parametrize("family", ["linear", "poisson", "classes"])
 def test_arviz_gets_what_was_observed_and_predicted(rows, family):
     X, z = rows
     model = {
         "linear": lambda: sf.models.LinearRegression(X, 5 + z),
         "poisson": lambda: sf.models.PoissonRegression(X, np.round(np.exp(0.1 * z))),
         "classes": lambda: sf.models.LogisticRegression(X, np.digitize(z, [-1, 1]), num_classes=3),
-        "two": lambda: sf.models.LogisticRegression(X, z > 0),
     }[family]()
     particles = jax.vmap(model.sample_prior)(jax.random.split(jax.random.key(0), 5))
     assert model.observed()["y"].shape == (60,)
