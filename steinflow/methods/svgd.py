@@ -82,10 +82,9 @@ class SVGD(Method):
         else:
             direction = self.approximation.direction(u, frame.scores(scores), self.kernel, key=key)
 
-        noisy = batch is not None or self.approximation is not None
         # optax descends, the Stein direction ascends: the one change of sign.
         updates, optimizer_state = optax.with_extra_args_support(self.optimizer).update(
-            -direction, state.optimizer_state, u, fraction=state.step / state.num_steps, noisy=noisy
+            -direction, state.optimizer_state, u, fraction=state.step / state.num_steps, noisy=batch is not None
         )
         moved = x + frame.moves(jnp.asarray(updates))
         possible = jnp.all(jnp.isfinite(moved), axis=1, keepdims=True) & jnp.any(known)
