@@ -5,7 +5,7 @@ DEV := $(VENV)/.dev
 PEERS := $(VENV)/.peers
 
 .DEFAULT_GOAL := help
-.PHONY: demo test lint format benchmark docs reproduce clean help
+.PHONY: demo test lint format benchmark docs clean help
 
 demo: $(DEV) ## fit two posteriors, print a summary, write figures
 	$(BIN)/python examples/demo.py
@@ -27,9 +27,6 @@ benchmark: $(PEERS) ## time steinflow against its peers
 
 docs: $(DEV) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
-
-reproduce: $(DEV) ## rerun the experiments of the paper
-	$(BIN)/python -m steinflow.experiments
 
 clean: ## remove the environment and everything built
 	rm -rf $(VENV) site dist build .pytest_cache .ruff_cache .hypothesis

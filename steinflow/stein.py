@@ -86,7 +86,7 @@ def _radial_direction(particles, scores, kernel, at):
         right = jnp.concatenate([scores + (2 * kernel.decay / h) * x, ones], axis=1)
 
         def rows(shared, y):
-            kernel, x, scores, right, h = shared
+            kernel, x, _, right, h = shared
             product = kernel.profile(_scaled_squares(y, x, h)) @ right
             return product[:, :-1] - (2 * kernel.decay / h) * product[:, -1:] * y
     else:

@@ -106,7 +106,7 @@ class Target(eqx.Module):
         return {}
 
     def log_likelihoods(self, particles: Params) -> Mapping[str, Array]:
-        """Return the log likelihood of every observation under every particle (the user's, with a leading axis), by name."""
+        """Return the log likelihood of every observation under every particle, in the user's space, by name."""
         return {}
 
     def predictive(self, particles: Params, *, key: PRNGKeyArray) -> Mapping[str, Array]:
