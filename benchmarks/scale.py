@@ -140,13 +140,13 @@ def approximations(n=2000, d=10):
     size = float(jnp.sqrt(jnp.mean(reference**2)))
 
     def dispersion(approximation):
-        method = sf.SVGD(kernel=sf.RBF(), approximation=approximation)
-        run = sf.fit(lambda x: -0.5 * jnp.sum(x**2), method, particles=x, num_steps=300, progress=False)
+        method = sf.SVGD(approximation=approximation)
+        run = sf.fit(lambda x: -0.5 * jnp.sum(x**2), method, particles=x, num_steps=200, progress=False)
         return float(np.median(run.dispersion))
 
     rows = []
     for kind in (sf.Subsample, sf.RandomFeatures):
-        for m in (16, 64, 256, 1024):
+        for m in (16, 64, 256):
             direction = jax.jit(lambda x, s, key, a=kind(m): a.direction(x, s, sf.RBF(), key=key))
             errors = [direction(x, scores, jax.random.key(seed)) - reference for seed in range(20)]
             times = in_turns(
@@ -177,7 +177,7 @@ def plot(found):
     panels = {
         "error": "error of one direction\n(relative)",
         "time": "time / exact",
-        "dispersion": "dispersion after 300 steps",
+        "dispersion": "dispersion after 200 steps",
     }
     figure, axes = plt.subplots(1, 3, figsize=(10, 3.2), layout="constrained")
     for axis, (name, label) in zip(axes, panels.items(), strict=True):
@@ -185,7 +185,7 @@ def plot(found):
             rows = [row for row in found["rows"] if row["kind"] == kind]
             axis.plot([row["m"] for row in rows], [row[name] for row in rows], marker=marker, label=kind)
         axis.set(xscale="log", xlabel="m", ylabel=label)
-        axis.set_xticks([16, 64, 256, 1024], ["16", "64", "256", "1024"])
+        axis.set_xticks([16, 64, 256], ["16", "64", "256"])
         axis.minorticks_off()
     axes[0].set_yscale("log")
     axes[1].set_yscale("log")
