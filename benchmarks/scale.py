@@ -231,7 +231,8 @@ def devices():
             free.bind(("localhost", 0))
             port = free.getsockname()[1]
         programs = [started("one_process", str(i), str(count), str(port)) for i in range(count)]
-        found[f"{count} processes"] = [json.loads(program.communicate()[0].splitlines()[-1]) for program in programs][0]
+        outputs = [program.communicate()[0] for program in programs]
+        found[f"{count} processes"] = json.loads(outputs[0].splitlines()[-1])
     return found
 
 
