@@ -179,13 +179,14 @@ class Centered(Kernel):
     particles: Array | None = None
 
     def __call__(self, x, y):
-        if self.particles is None:
+        particles = self.particles
+        if particles is None:
             raise ValueError("This Centered kernel has no cloud yet: call kernel.adapt(particles) first.")
 
         def mean(point):
-            return jnp.mean(jax.vmap(self.kernel, in_axes=(0, None))(self.particles, point))
+            return jnp.mean(jax.vmap(self.kernel, in_axes=(0, None))(particles, point))
 
-        level = jnp.mean(jax.lax.map(mean, self.particles))
+        level = jnp.mean(jax.lax.map(mean, particles))
         return 1 + self.kernel(x, y) - mean(x) - mean(y) + level
 
     def adapt(self, particles):

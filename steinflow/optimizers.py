@@ -55,7 +55,9 @@ def adaptive() -> optax.GradientTransformationExtraArgs:
         rate = jnp.where(cosine > 0, 0.15, 1.0) * cosine
         return jnp.minimum(step_size * jnp.exp(rate), largest)
 
-    def update(gradients, state, params=None, *, fraction, noisy, **_):
+    def update(updates, state, params=None, **extra_args):
+        fraction, noisy = extra_args["fraction"], extra_args["noisy"]
+        gradients = jnp.asarray(updates)
         gradients = jnp.where(jnp.isfinite(gradients), gradients, 0.0)  # an overflow must not stay in the state
         shift = jnp.mean(gradients, axis=0)
         shape = gradients - shift
