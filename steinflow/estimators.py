@@ -86,6 +86,10 @@ class _SteinEstimator(BaseEstimator):
             return NeuralNetwork(inputs, y, hidden, self.activation, family=family, standardize=False)
         return GeneralizedLinear(inputs, y, family)
 
+    def _default_method(self):
+        # A network has many more weights than particles, and modes that a kernel of long reach would average.
+        return SVGD.paper() if self.hidden else SVGD()
+
     def _run(self, model: Supervised, responses: Scaling, particles=None, log_prior=None):
         """Run the method, and keep the particles as NumPy arrays."""
         start_key, key = jax.random.split(jax.random.key(check_random_state(self.random_state).randint(2**31)))
@@ -97,7 +101,7 @@ class _SteinEstimator(BaseEstimator):
         target = Posterior(log_prior or model.log_prior, _Weighted(model.log_likelihood), data, batch_size)
         result = fit(
             target,
-            SVGD() if self.method is None else self.method,
+            self._default_method() if self.method is None else self.method,
             particles=particles,
             num_steps=self.num_steps,
             key=key,
@@ -153,7 +157,7 @@ class SteinRegressor(RegressorMixin, _SteinEstimator):
         num_particles: how many particles stand for the posterior.
         num_steps: at most; the run stops before when the particles have settled.
         batch_size: rows per step; by default all of them up to 10,000 and 1,000 above.
-        method: an inference method such as `sf.SVGD()`, the default.
+        method: an inference method; by default `sf.SVGD()`, and `sf.SVGD.paper()` with hidden layers.
         random_state: makes fits repeat themselves.
 
     Attributes:
@@ -243,7 +247,7 @@ class SteinClassifier(ClassifierMixin, _SteinEstimator):
         num_particles: how many particles stand for the posterior.
         num_steps: at most; the run stops before when the particles have settled.
         batch_size: rows per step; by default all of them up to 10,000 and 1,000 above.
-        method: an inference method such as `sf.SVGD()`, the default.
+        method: an inference method; by default `sf.SVGD()`, and `sf.SVGD.paper()` with hidden layers.
         random_state: makes fits repeat themselves.
 
     Attributes:

@@ -53,10 +53,9 @@ class Euclidean(Metric):
 class Cloud(Metric):
     """The coordinates in which the cloud has mean 0 and covariance I: scale and correlation of the problem drop out.
 
-    The covariance is that of the particles, its correlations shrunk a little: by `(d / 10n)^2`, and by 1/4 where there
-    are fewer particles than dimensions, so that the covariance would be singular. Cost: O(n d^2 + d^3) per step. Beyond
-    `max_dim` dimensions only the variances are used, O(n d). Coordinates without any spread, such as those of a single
-    particle, stay as they are.
+    The covariance is that of the particles, its correlations shrunk a little, by `(d / 10n)^2`. Cost: O(n d^2 + d^3) a
+    step. With fewer particles than dimensions, where the covariance is singular, and beyond `max_dim` dimensions only
+    the variances are used: O(n d). Coordinates without any spread, such as those of one particle, stay as they are.
     """
 
     max_dim: int = 512
@@ -67,13 +66,12 @@ class Cloud(Metric):
         deviations = particles - center
         variances = jnp.mean(deviations**2, axis=0)
         sds = jnp.where(variances > 0, jnp.sqrt(variances), 1.0)
-        if dim == 1 or dim > self.max_dim or num_particles == 1:
+        if dim == 1 or dim > min(self.max_dim, num_particles):
             return Frame(center, sds)
         standardized = deviations / sds
         correlations = standardized.T @ standardized / num_particles
         # The floor keeps the Cholesky factor finite where particles lie in a plane.
-        ratio = dim / num_particles
-        shrinkage = max(0.01 * ratio**2, 10 * dim * jnp.finfo(particles.dtype).eps) if ratio <= 1 else 0.25
+        shrinkage = max((dim / (10 * num_particles)) ** 2, 10 * dim * jnp.finfo(particles.dtype).eps)
         identity = jnp.eye(dim, dtype=particles.dtype)
         factor = jnp.linalg.cholesky((1 - shrinkage) * correlations + shrinkage * identity)
         return Frame(center, sds[:, None] * factor)

@@ -90,6 +90,8 @@ def test_saves_by_time(tmp_path, reference):
 
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_runs_are_saved(tmp_path, reference, signal_number):
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let background jobs ignore it
+
     def stop(history):
         if history["step"][-1] == 30:
             signal.raise_signal(signal_number)

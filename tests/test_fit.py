@@ -146,7 +146,9 @@ def test_interrupt_before_the_first_record(monkeypatch, tmp_path):
 
 def test_ctrl_c_in_a_real_process():
     code = """
+        import signal
         import jax.numpy as jnp, numpy as np, steinflow as sf
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let background jobs ignore it
         x0 = np.random.default_rng(0).normal(size=(10, 1)).astype(np.float32)
         started = lambda history: print("started", flush=True) if len(history["step"]) == 1 else False
         result = sf.fit(lambda x: -0.5 * jnp.sum(x**2), particles=x0, num_steps=10**9, record_every=10, progress=False,

@@ -12,7 +12,7 @@ PRECISION = np.linalg.inv(COVARIANCE)
 
 
 def score(x):
-    return -(x - MEAN) @ PRECISION
+    return -(x - jnp.array(MEAN, x.dtype)) @ jnp.array(PRECISION, x.dtype)
 
 
 def gaussian_kl(mean, covariance):

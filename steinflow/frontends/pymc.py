@@ -178,7 +178,7 @@ def _jaxified(inputs, outputs):
     def call(values) -> list[Array]:
         with warnings.catch_warnings():  # PyMC asks for 64 bits; whether there are any is JAX's setting
             warnings.filterwarnings("ignore", message="Explicitly requested dtype")
-            return [jnp.asarray(value) for value in function(*values)]
+            return [jnp.asarray(value) for value in function(*values) or []]  # None where there are no outputs
 
     return call
 

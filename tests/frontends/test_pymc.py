@@ -21,10 +21,6 @@ def schools():
     return model, target, sf.fit(target, key=0, progress=False)
 
 
-def test_eight_schools_agrees_with_nuts(schools):
-    references.check(schools[2], "pymc", "eight schools")
-
-
 @pytest.mark.parametrize("name", ["logistic", "poisson"])
 def test_defaults_agree_with_nuts(name):
     result = sf.fit(sf.from_pymc(references.pymc_model(name)), key=0, progress=False)

@@ -93,7 +93,7 @@ def test_classification():
     X = rng.normal(size=(200, 2))
     y = (np.sum(X**2, axis=1) > 1.4).astype(int) + (np.sum(X**2, axis=1) > 4)
     model = sf.models.NeuralNetwork(X, y, hidden=(20,), family=sf.models.Categorical(3), batch_size=50)
-    result = sf.fit(model, sf.MAP(0.03), num_particles=5, num_steps=1500, progress=False)
+    result = sf.fit(model, sf.SVGD.paper(0.1), num_particles=5, num_steps=1500, progress=False)
     assert "log_gamma" not in result.particles
     assert model.evaluate(result.particles, X, y)["accuracy"] > 0.9
     assert model.predict(result.particles, X).shape == (200, 3)
