@@ -26,7 +26,7 @@ ESTIMATORS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_scikit_learn_checks(name):
-    check_estimator(ESTIMATORS[name])
+    check_estimator(ESTIMATORS[name], on_skip=None)  # array API input, where SciPy is not set up for it
 
 
 @pytest.fixture(scope="module")
