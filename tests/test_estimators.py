@@ -144,11 +144,10 @@ def test_minibatches():
     np.testing.assert_allclose(small.predict(X), whole.predict(X), atol=0.2 * np.std(y))
 
 
-def test_networks_bend():
+def test_networks_are_less_sure_where_there_are_no_data():
     X = np.linspace(-2, 2, 100)[:, None]
     y = np.sin(2 * X[:, 0])
     network = sf.SteinRegressor(hidden=(20,), activation="tanh", num_particles=20, random_state=0).fit(X, y)
-    assert network.score(X, y) > 0.9
     _, sd = network.predict([[0.0], [8.0]], return_std=True)
     assert sd[1] > sd[0]
     with pytest.raises(AttributeError, match="no coefficients"):

@@ -103,7 +103,7 @@ def test_schedules_and_any_optax_optimiser():
     result = run(method=sf.SVGD(optimizer=optax.sgd(schedule)), record={"x": lambda x: x}, record_every=1)
     moves = np.abs(np.diff(result.history["x"], axis=0)).max(axis=(1, 2))
     assert np.all(moves[:8] > 0)
-    assert not np.any(moves[10:])  # a step size of zero
+    assert np.all(moves[10:] < 1e-6 * moves[0])  # a step size of zero, up to the rounding of the schedule
 
 
 def test_stopping_rule_ends_the_run():
