@@ -66,4 +66,4 @@ def test_figures(demo):
     ]
     for name in images:
         with Image.open(demo[2] / name) as image:
-            assert min(image.size) >= 300
+            assert min(image.size) >= 250

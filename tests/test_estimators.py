@@ -18,8 +18,6 @@ import steinflow as sf
 ESTIMATORS = {
     "linear regression": sf.SteinRegressor(),
     "logistic regression": sf.SteinClassifier(),
-    "neural regression": sf.SteinRegressor(hidden=(8,), num_particles=10, num_steps=300),
-    "neural classification": sf.SteinClassifier(hidden=(8,), num_particles=10, num_steps=300),
 }
 
 

@@ -165,6 +165,7 @@ def test_ctrl_c_in_a_real_process():
         out, _ = process.communicate(timeout=60)
     finally:
         process.kill()
+        process.stdout.close()
     assert out.split() == ["interrupted", "True", "True"]
     assert process.returncode == 0
 
