@@ -18,13 +18,12 @@ class Frame(eqx.Module):
 
     center: Array
     factor: Array
+    inverse: Array
 
     def points(self, particles: Particles) -> Particles:
         """Return the particles in these coordinates."""
         deviations = particles - self.center
-        if self.factor.ndim < 2:
-            return deviations / self.factor
-        return jax.scipy.linalg.solve_triangular(self.factor, deviations.T, lower=True).T
+        return deviations * self.inverse if self.factor.ndim < 2 else deviations @ self.inverse.T
 
     def scores(self, scores: Scores) -> Scores:
         """Return the gradient of the log density with respect to u."""
@@ -47,7 +46,8 @@ class Euclidean(Metric):
     """The coordinates as they are: the paper's choice."""
 
     def frame(self, particles):
-        return Frame(jnp.zeros_like(particles[0]), jnp.ones((), particles.dtype))
+        one = jnp.ones((), particles.dtype)
+        return Frame(jnp.zeros_like(particles[0]), one, one)
 
 
 class Cloud(Metric):
@@ -67,11 +67,30 @@ class Cloud(Metric):
         variances = jnp.mean(deviations**2, axis=0)
         sds = jnp.where(variances > 0, jnp.sqrt(variances), 1.0)
         if dim == 1 or dim > min(self.max_dim, num_particles):
-            return Frame(center, sds)
+            return Frame(center, sds, 1 / sds)
         standardized = deviations / sds
         correlations = standardized.T @ standardized / num_particles
         # The floor keeps the Cholesky factor finite where particles lie in a plane.
         shrinkage = max((dim / (10 * num_particles)) ** 2, 10 * dim * jnp.finfo(particles.dtype).eps)
         identity = jnp.eye(dim, dtype=particles.dtype)
         factor = jnp.linalg.cholesky((1 - shrinkage) * correlations + shrinkage * identity)
-        return Frame(center, sds[:, None] * factor)
+        return Frame(center, sds[:, None] * factor, _inverse(factor) / sds)
+
+
+def _inverse(lower: Array) -> Array:
+    """Return the inverse of a lower-triangular matrix, by halves: all but small blocks is matrix products.
+
+    LAPACK's triangular solve takes longer here than the rest of an SVGD step: its threads get in the way of XLA's.
+    """
+    size = len(lower)
+    if size > 32:
+        half = size // 2
+        first, last = _inverse(lower[:half, :half]), _inverse(lower[half:, half:])
+        corner = -last @ (lower[half:, :half] @ first)
+        return jnp.block([[first, jnp.zeros_like(corner.T)], [corner, last]])
+
+    def substitute(row, inverse):
+        unit = jnp.zeros(size, lower.dtype).at[row].set(1.0)
+        return inverse.at[row].set((unit - lower[row] @ inverse) / lower[row, row])
+
+    return jax.lax.fori_loop(0, size, substitute, jnp.zeros_like(lower))

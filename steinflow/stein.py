@@ -86,19 +86,19 @@ def _radial_direction(particles, scores, kernel, at):
         right = jnp.concatenate([scores + (2 * kernel.decay / h) * x, ones], axis=1)
 
         def rows(shared, y):
-            kernel, x, _, right, h = shared
-            product = kernel.profile(_scaled_squares(y, x, h)) @ right
+            kernel, lifted, _, right, h = shared
+            product = kernel.profile(_scaled_squares(y, lifted, h)) @ right
             return product[:, :-1] - (2 * kernel.decay / h) * product[:, -1:] * y
     else:
         right = jnp.concatenate([x, ones], axis=1)
 
         def rows(shared, y):
-            kernel, x, scores, right, h = shared
-            a, b = _with_derivative(kernel.profile, _scaled_squares(y, x, h))
+            kernel, lifted, scores, right, h = shared
+            a, b = _with_derivative(kernel.profile, _scaled_squares(y, lifted, h))
             product = b @ right
             return a @ scores + (2 / h) * (product[:, :-1] - product[:, -1:] * y)
 
-    return _by_blocks(rows, (kernel, x, scores, right, h), y, n) / n
+    return _by_blocks(rows, (kernel, _lifted(x, h), scores, right, h), y, n) / n
 
 
 def _linear_direction(particles, scores, kernel, at):
@@ -176,7 +176,7 @@ def _stein_kernel_matrix(x, sx, y, sy, kernel, center) -> Array:
             return factor * _stein_kernel_matrix(x, sx, y, sy, term, center)
         case Radial():
             h, x, y = kernel.bandwidth(y), x - center, y - center
-            t = _scaled_squares(x, y, h)
+            t = _scaled_squares(x, _lifted(y, h), h)
             f, df, ddf = _with_two_derivatives(kernel.profile, t)
             across = jnp.sum(x * sx, axis=1)[:, None] + jnp.sum(y * sy, axis=1) - sx @ y.T - x @ sy.T
             dim = x.shape[1]
@@ -199,11 +199,16 @@ def _stein_kernel(x, sx, y, sy, kernel):
     return kernel(x, y) * (sx @ sy) + sx @ dy + dx @ sy + jnp.trace(mixed)
 
 
-def _scaled_squares(x, y, h):
-    """|x_i - y_j|^2 / h by one matrix product."""
-    products = jnp.matmul(x, y.T, precision="highest")
-    squares = jnp.sum(x**2, axis=1)[:, None] + jnp.sum(y**2, axis=1) - 2 * products
-    return jnp.maximum(squares, 0.0) / h
+def _scaled_squares(x, lifted, h):
+    """|x_i - y_j|^2 / h as one matrix product with the lifted y: no other pass over the pairs."""
+    squares = jnp.sum(x**2, axis=1, keepdims=True)
+    left = jnp.concatenate([x * (-2 / h), jnp.ones_like(squares), squares / h], axis=1)
+    return jnp.maximum(jnp.matmul(left, lifted.T, precision="highest"), 0.0)
+
+
+def _lifted(y, h):
+    squares = jnp.sum(y**2, axis=1, keepdims=True)
+    return jnp.concatenate([y, squares / h, jnp.ones_like(squares)], axis=1)
 
 
 def _with_derivative(profile, t):
