@@ -2,7 +2,7 @@
 
     python -m benchmarks            # a few minutes, on a quiet machine
     python -m benchmarks --quick    # a tenth of the time, less precise
-    python -m benchmarks --readme   # also bring the table in README.md up to date
+    python -m benchmarks --readme   # also bring the tables in README.md and docs/benchmarks.md up to date
 
 Prints one table and writes it to benchmarks/results/. Speeds are ratios of times measured in turns in one run; the rest
 comes from a fresh process, so that figures of different machines can be compared.
@@ -24,7 +24,9 @@ from benchmarks.timing import seconds_per_step
 DIM = 50
 RESULTS = Path(__file__).parent / "results"
 README = Path(__file__).parents[1] / "README.md"
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 START, END = "<!-- benchmark: start -->\n", "<!-- benchmark: end -->\n"
+ALL_START = "<!-- all measures: start -->\n"
 
 
 class Row(NamedTuple):
@@ -53,7 +55,7 @@ class Row(NamedTuple):
 def main():
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a tenth of the time, and less precise")
-    parser.add_argument("--readme", action="store_true", help="bring the table in README.md up to date")
+    parser.add_argument("--readme", action="store_true", help="bring README.md and docs/benchmarks.md up to date")
     arguments = parser.parse_args()
     quick = arguments.quick
     budget = 2.0 if quick else 20.0  # seconds for each comparison
@@ -66,8 +68,9 @@ def main():
     print(f"\n{(table := markdown(rows))}")
     write(rows, table, quick=quick)
     if arguments.readme:
-        before, _, after = README.read_text().partition(START)
-        README.write_text(before + START + readme_table(rows) + END + after.partition(END)[2])
+        put(README, START, readme_table(rows))
+        put(PAGE, START, readme_table(rows))
+        put(PAGE, ALL_START, f"{where(quick=quick)}\n\n{table}\n")
 
 
 def against_products(budget):
@@ -150,10 +153,27 @@ def milliseconds(seconds):
     return f"{float(f'{1e3 * seconds:.2g}'):g}"
 
 
-def write(rows, table, *, quick):
+def put(page, start, content):
+    """Replace what stands between the marker and the next end."""
+    before, found, after = page.read_text().partition(start)
+    page.write_text(before + found + content + END + after.partition(END)[2])
+
+
+def where(*, quick):
+    """Say when and where, in a sentence."""
+    setting = settings(quick=quick)
+    versions = ", ".join(f"{name} {version}" for name, version in setting["versions"].items())
+    kind = "A quick run" if quick else "A run"
+    return (
+        f"{kind} of {setting['date']} on {setting['cores']} cores, {setting['machine']}, Python {setting['python']}; "
+        f"{versions}."
+    )
+
+
+def settings(*, quick):
     packages = ("steinflow", "jax", "numpy", "pymc", "blackjax", "numpyro", "pyro-ppl", "torch")
     installed = {d.metadata["Name"].lower(): d.version for d in metadata.distributions()}
-    setting = {
+    return {
         "date": datetime.date.today().isoformat(),
         "quick": quick,
         "cores": os.cpu_count(),
@@ -161,14 +181,14 @@ def write(rows, table, *, quick):
         "python": platform.python_version(),
         "versions": {name: installed[name] for name in packages if name in installed},
     }
+
+
+def write(rows, table, *, quick):
     RESULTS.mkdir(exist_ok=True)
-    content = {**setting, "rows": [{**row._asdict(), "verdict": row.verdict} for row in rows]}
+    content = {**settings(quick=quick), "rows": [{**row._asdict(), "verdict": row.verdict} for row in rows]}
     (RESULTS / "latest.json").write_text(json.dumps(content, indent=2) + "\n")
-    versions = ", ".join(f"{name} {version}" for name, version in setting["versions"].items())
-    header = f"# Benchmark, {setting['date']}{' (quick)' if quick else ''}\n\n"
-    where = f"{setting['cores']} cores, {setting['machine']}, Python {setting['python']}; {versions}. "
-    what = f"SVGD steps with the median bandwidth, d = {DIM}, float32.\n\n"
-    (RESULTS / "latest.md").write_text(header + where + what + table + "\n")
+    what = f"SVGD steps with the median bandwidth, d = {DIM}, float32."
+    (RESULTS / "latest.md").write_text(f"# Benchmark\n\n{where(quick=quick)} {what}\n\n{table}\n")
 
 
 if __name__ == "__main__":

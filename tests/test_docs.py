@@ -1,4 +1,4 @@
-"""README and docs: every Python block runs, every relative link leads somewhere."""
+"""README and docs: every Python block runs, every link leads somewhere, the site builds without a warning."""
 
 import os
 import re
@@ -8,16 +8,27 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import yaml
+from markdown.extensions.toc import slugify
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *(page for page in sorted(DOCS.rglob("*.md")) if "vendor" not in page.parts)]
 
 BLOCK = re.compile(
     r"(?P<skip><!-- no-run -->\s*)?^(?P<indent>[ ]*)```(?P<language>\w*)[^\n]*\n"
     r"(?P<code>.*?)^(?P=indent)```[ ]*$",
     re.MULTILINE | re.DOTALL,
 )
-LINK = re.compile(r"""(?:\]\(|(?:src|href)=")([^)"\s]+)""")
+LINK = re.compile(r"""(?:\]\(|(?:src|href|srcset)=")([^)"\s]+)""")
+HEADING = re.compile(r"^#+ +(.*?)(?: *\{ *#(\S+) *\})?$", re.MULTILINE)
+
+# What compiled code costs here is its compilation: each block runs once.
+QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+# Examples compare long runs; here they only have to run. Other pages run as they stand.
+FEW_STEPS = """import steinflow; fit = steinflow.fit; \
+steinflow.fit = lambda *args, num_steps=1000, **options: fit(*args, num_steps=min(num_steps, 50), **options)"""
+WARNINGS = ["error", "ignore::FutureWarning:arviz", "ignore:PyTensor could not link to a BLAS:UserWarning"]
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
 
@@ -38,22 +49,55 @@ def test_blocks_run(page, tmp_path):
     code = script(page.read_text())
     if not code.strip():
         return
+    if page.parent.name == "examples":
+        code = FEW_STEPS + code  # into the line of the title, which is empty
     # Under the name of the page, so that a traceback shows its lines.
     (tmp_path / page.name).write_text(code)
     run = subprocess.run(
-        [sys.executable, "-W", "error", "-W", "ignore::FutureWarning:arviz", page.name],
+        [sys.executable, *(word for warning in WARNINGS for word in ("-W", warning)), page.name],
         cwd=tmp_path,
-        env={**os.environ, "MPLBACKEND": "Agg"},
+        env={**os.environ, "MPLBACKEND": "Agg", "XLA_FLAGS": QUICK},
         capture_output=True,
         text=True,
     )
     assert run.returncode == 0, run.stderr
 
 
+def anchors(page: Path) -> set[str]:
+    """What may follow # in a link to the page."""
+    text = BLOCK.sub("", page.read_text())
+    slugs = {given or slugify(re.sub(r"[`*]", "", title), "-") for title, given in HEADING.findall(text)}
+    return slugs | set(re.findall(r"^::: (\S+)", text, re.MULTILINE))
+
+
 @each_page
 def test_links_lead_somewhere(page):
-    targets = LINK.findall(BLOCK.sub("", page.read_text()))
-    paths = [t.split("#")[0] for t in targets if not re.match(r"[a-z]+:", t)]
-    found = {p: (page.parent / p).resolve() for p in paths}
-    broken = [p for p, f in found.items() if not (f.exists() and f.is_relative_to(ROOT))]
-    assert not broken
+    links = [t for t in LINK.findall(BLOCK.sub("", page.read_text())) if not re.match(r"[a-z]+:", t)]
+    for link in links:
+        path, _, anchor = link.partition("#")
+        found = (page.parent / path).resolve() if path else page
+        assert found.exists(), link
+        assert found.is_relative_to(ROOT), link
+        assert not anchor or anchor in anchors(found), link
+
+
+def test_every_page_is_in_the_navigation():
+    class Loader(yaml.SafeLoader):
+        """Tags of Python in mkdocs.yml mean nothing here."""
+
+    Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda loader, suffix, node: None)
+    text = (ROOT / "mkdocs.yml").read_text()
+    listed = re.findall(r"\S+\.md", str(yaml.load(text, Loader)["nav"]))
+    listed = {DOCS / re.sub(r"[^\w./-]", "", name) for name in listed}
+    assert listed == set(PAGES[1:])
+
+
+def test_site_builds_without_a_warning_and_needs_no_network(tmp_path):
+    """`make docs`, strictly; pages load nothing from elsewhere, so that they work offline."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    for page in (tmp_path / "site").rglob("*.html"):
+        loads = re.findall(r'<(?:script|img|link|iframe)[^>]*?(?:src|href)="?(https?:[^"\s>]+)', page.read_text())
+        assert not loads, page
