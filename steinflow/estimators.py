@@ -20,7 +20,7 @@ from steinflow.methods.svgd import SVGD
 from steinflow.models.families import Bernoulli, Categorical, Family, Gaussian
 from steinflow.models.generalized_linear import GeneralizedLinear
 from steinflow.models.neural_network import NeuralNetwork
-from steinflow.models.supervised import Scaling, Supervised
+from steinflow.models.supervised import Scaling, Supervised, shift_and_scale
 from steinflow.stopping import Converged
 from steinflow.targets import Posterior
 from steinflow.typing import Array
@@ -69,7 +69,7 @@ class _SteinEstimator(BaseEstimator):
 
     def _fit(self, X, y, family: Family, responses: Scaling):
         """Find the posterior given these rows, y on the scale of the model."""
-        self.shift_, self.scale_ = _shift_and_scale(X)
+        self.shift_, self.scale_ = shift_and_scale(X)
         return self._run(self._model(X, y, family), responses)
 
     def _update(self, X, y, family: Family, responses: Scaling):
@@ -178,7 +178,7 @@ class SteinRegressor(RegressorMixin, _SteinEstimator):
     def fit(self, X, y):
         """Find the posterior given the rows of X and the numbers y."""
         X, y = self._checked(X, y)
-        self._shift, self._scale = (float(value) for value in _shift_and_scale(y))
+        self._shift, self._scale = (float(value) for value in shift_and_scale(y))
         return self._fit(X, (y - self._shift) / self._scale, Gaussian(), self._responses)
 
     @available_if(_is_linear)
@@ -387,13 +387,6 @@ def _padded(data, batch_size):
         for name, values in data.items()
     }
     return {**padded, "weight": jnp.pad(jnp.ones(num_rows), (0, missing))}, None
-
-
-def _shift_and_scale(values):
-    scale = np.std(values, axis=0)
-    shift = np.mean(values, axis=0)
-    # A constant column has a sd of rounding errors.
-    return shift, np.where(scale > 10 * np.finfo(float).eps * np.abs(shift), scale, 1.0)
 
 
 def _layers(particles):

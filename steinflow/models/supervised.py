@@ -159,6 +159,16 @@ def as_features(X) -> Array:
     return jnp.asarray(X, float)
 
 
+def shift_and_scale(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and sd of every column in double precision, also of huge numbers; a constant column is not scaled."""
+    _, exponent = np.frexp(np.max(np.abs(values), axis=0))
+    values = np.ldexp(values, -exponent)  # exact, and squares do not overflow
+    shift, scale = np.mean(values, axis=0), np.std(values, axis=0)
+    # A constant column has a sd of rounding errors.
+    varies = scale > 10 * np.finfo(float).eps * np.abs(shift)
+    return np.ldexp(shift, exponent), np.where(varies, np.ldexp(scale, exponent), 1.0)
+
+
 def sample_log_gamma(key: PRNGKeyArray, *, shape: float, rate: float, init: Init) -> Scalar:
     """Draw log s with s ~ Gamma(shape, rate), or, as the authors' code starts, with `rate` taken for the scale."""
     sign = {"rate": -1.0, "scale": 1.0}[init]

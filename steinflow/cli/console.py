@@ -1,0 +1,135 @@
+"""What all commands share: how they print, how they end, and the options that many of them have.
+
+Results go to standard output, remarks and progress to standard error, so that `--json` can be piped.
+"""
+
+import functools
+import json
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from steinflow.tabular.tables import shown
+from steinflow.verdicts import Verdict
+
+FAILED, DISTRUSTED, INTERRUPTED = 1, 3, 130
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", rich_help_panel="Output")]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print the result as JSON on standard output.", rich_help_panel="Output")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no remarks.", rich_help_panel="Output")]
+_WORDS = {"green": "trust it", "yellow": "look closer", "red": "do not trust it"}
+_NAMES = {
+    "accuracy": "accuracy",
+    "accuracy_of_guessing": "accuracy of guessing",
+    "calibration_error": "calibration error",
+    "log_likelihood": "log-likelihood per row",
+    "rmse": "root mean square error",
+    "r2": "variance explained (R²)",
+    "coverage_90": "inside their 90% interval",
+}
+
+
+def clear_errors(command: Callable) -> Callable:
+    """Let a command end with a sentence and an exit code instead of a traceback."""
+
+    @functools.wraps(command)
+    def run(*args, **kwargs):
+        if kwargs.get("debug"):
+            return command(*args, **kwargs)
+        warnings.simplefilter("ignore")  # about internals; what a user should know is said in words
+        try:
+            return command(*args, **kwargs)
+        except KeyboardInterrupt:
+            fail("Interrupted; nothing was written.", INTERRUPTED)
+        except BrokenPipeError:  # `steinflow ... | head`
+            sys.stderr.close()
+            raise typer.Exit(FAILED) from None
+        except (ValueError, ImportError) as error:
+            fail(str(error))
+        except MemoryError as error:
+            fail(f"There is not enough memory. {error or 'Use fewer --particles or a smaller --batch-size.'}")
+        except OSError as error:
+            name = f" {shown(error.filename, 200)}" if error.filename else ""
+            fail(f"{error.strerror or error}:{name}. Nothing was written.")
+        except Exception as error:  # noqa: BLE001
+            fail(
+                f"steinflow failed in a way that it should not: {type(error).__name__}: {error} (--debug shows where)."
+            )
+
+    return run
+
+
+def fail(message: str, code: int = FAILED) -> None:
+    """Print what went wrong and end."""
+    err.print(Text.assemble(("Error: " if code == FAILED else "", "bold red"), message), soft_wrap=True)
+    raise typer.Exit(code)
+
+
+def remark(message: str, *, quiet: bool = False) -> None:
+    """Tell something that is not the result."""
+    if not quiet:
+        err.print(Text(message), style="dim", soft_wrap=True)
+
+
+def print_json(values: Any) -> None:
+    """Print plain values, and nothing else, on standard output."""
+    sys.stdout.write(json.dumps(values, indent=2, ensure_ascii=True) + "\n")
+
+
+def print_verdict(light: str, verdict: Verdict) -> None:
+    """Print the traffic light, its reasons, and what to do."""
+    out.print(Text.assemble(("●", light), " ", (f"{verdict.level}: {_WORDS[light]}", f"bold {light}")))
+    for reason in verdict.reasons:
+        out.print(Text(f"  {sentence(reason)}"), soft_wrap=True)
+    for remedy in verdict.remedies:
+        out.print(Text(f"  → {sentence(remedy)}"), soft_wrap=True)
+
+
+def sentence(text: str) -> str:
+    """Return text with a capital letter and a full stop."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+
+
+def light_text(light: str) -> Text:
+    """Return a traffic light for a cell of a table."""
+    return Text.assemble(("●", light), f" {light}")
+
+
+def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], *, numbers_from: int = 1) -> Table:
+    """Return a table whose cells are shown as they are, however hostile; columns of numbers are aligned right."""
+    grid = Table(title=Text(title), title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2))
+    for index, column in enumerate(columns):
+        grid.add_column(Text(shown(column, 40)), justify="right" if index >= numbers_from else "left", overflow="fold")
+    for row in rows:
+        grid.add_row(*(cell if isinstance(cell, Text) else Text(shown(cell)) for cell in row))
+    return grid
+
+
+def figure_name(name: str) -> str:
+    """Return a metric in words."""
+    return _NAMES.get(name, name)
+
+
+def figure(name: str, value: float | None) -> str:
+    """Return the value of a metric with sensible digits."""
+    if value is None:
+        return "–"
+    if name in ("accuracy", "accuracy_of_guessing", "coverage_90"):
+        return f"{100 * value:.1f}%"
+    return f"{value:.3f}" if 1e-3 <= abs(value) < 1e3 else f"{value:.4g}"
+
+
+def show_progress(*, quiet: bool) -> bool:
+    """Say whether a moving bar makes sense."""
+    return not quiet and sys.stderr.isatty()

@@ -1,0 +1,42 @@
+"""Options about files that several commands share, and reading a table with them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steinflow.tabular.tables import Frame, read_table
+
+_PANEL = "Reading the file"
+
+Data = Annotated[Path, typer.Argument(metavar="DATA", help="A CSV or Parquet file with a header.", show_default=False)]
+RunFolder = Annotated[
+    Path, typer.Argument(metavar="RUN", help="The folder that `steinflow fit` wrote.", show_default=False)
+]
+Encoding = Annotated[
+    str, typer.Option(help="Encoding of a CSV file, such as latin-1 or cp1252.", rich_help_panel=_PANEL)
+]
+Separator = Annotated[
+    str | None,
+    typer.Option(
+        help="Between fields of a CSV file; found by itself if not given.", show_default=False, rich_help_panel=_PANEL
+    ),
+]
+Markers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--missing-marker",
+        metavar="TEXT",
+        help="A cell that means missing, such as '?'; may be repeated.",
+        show_default=False,
+        rich_help_panel=_PANEL,
+    ),
+]
+
+
+def read(data: Path, encoding: str, separator: str | None, markers: list[str] | None) -> Frame:
+    """Read a table with these options."""
+    # Some programs put a mark at the beginning of UTF-8 files.
+    encoding = "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
+    separator = "\t" if separator in ("\\t", "tab") else separator
+    return read_table(data, encoding=encoding, separator=separator, missing_markers=markers or ())

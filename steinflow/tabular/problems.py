@@ -1,0 +1,136 @@
+"""A regression on a table: features, response and model, from which posteriors and named parameters come."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from steinflow.models.generalized_linear import GeneralizedLinear
+from steinflow.models.neural_network import NeuralNetwork
+from steinflow.models.supervised import Supervised
+from steinflow.tabular.features import Features
+from steinflow.tabular.responses import ModelName, Response
+from steinflow.typing import Array, Params
+
+_SHOWN_WEIGHTS = 60  # parameters to follow through a run
+_SHOWN_UNITS = 8  # of a network
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """What is predicted from what, and by which model.
+
+    Attributes:
+        features: how columns become features.
+        response: how the target column is encoded.
+        hidden: units of the hidden layers of a network; () is a generalised linear model.
+        activation: of a network.
+    """
+
+    features: Features
+    response: Response
+    hidden: tuple[int, ...] = ()
+    activation: str = "relu"
+
+    @property
+    def model(self) -> ModelName:
+        """The name of the model on the command line."""
+        if self.hidden:
+            return "network"
+        names: dict[str, ModelName] = {"classes": "logistic", "numbers": "linear", "counts": "poisson"}
+        return names[self.response.kind]
+
+    @property
+    def title(self) -> str:
+        """The model in words."""
+        kinds = {"classes": "classification", "numbers": "regression", "counts": "counts"}
+        if self.hidden:
+            return f"neural network ({' + '.join(map(str, self.hidden))} units) for {kinds[self.response.kind]}"
+        names = {"classes": "logistic regression", "numbers": "linear regression", "counts": "Poisson regression"}
+        several = self.response.kind == "classes" and len(self.response.labels) > 2
+        return f"softmax regression, {len(self.response.labels)} classes" if several else names[self.response.kind]
+
+    def posterior(self, X: np.ndarray, y: np.ndarray, batch_size: int | None = None) -> Supervised:
+        """Return the posterior given encoded rows."""
+        if self.hidden:
+            return NeuralNetwork(
+                X,
+                y,
+                self.hidden,
+                self.activation,
+                family=self.response.family,
+                batch_size=batch_size,
+                standardize=False,
+            )
+        return GeneralizedLinear(X, y, self.response.family, batch_size=batch_size)
+
+    def without_data(self) -> Supervised:
+        """Return the model for predictions, which need none of the rows it was fitted to."""
+        return self.posterior(np.zeros((1, len(self.features.labels))), np.zeros(1))
+
+    def parameters(self, particles: Params) -> Array:
+        """Return the parameters that are worth a look, one column each, on the scale of the model."""
+        if self.hidden:
+            last = particles["weights"][-1]
+            columns = [last.reshape(len(last), -1)[:, :_SHOWN_UNITS], particles["log_lambda"][:, None]]
+        else:
+            w = particles["w"]
+            columns = [w.reshape(len(w), -1), particles["log_alpha"][:, None]]
+        columns[1] = jnp.exp(-0.5 * columns[1])
+        if self.response.family.noisy:
+            columns.append(jnp.exp(-0.5 * particles["log_gamma"])[:, None])
+        return jnp.concatenate(columns, axis=1)
+
+    def followed(self, particles: Params) -> Array:
+        """Return the first of the parameters, few enough to be recorded all along a run."""
+        return self.parameters(particles)[:, :_SHOWN_WEIGHTS]
+
+    def parameter_names(self) -> list[str]:
+        """Return the names of the columns of `parameters`."""
+        noise = ["noise sd"] if self.response.family.noisy else []
+        if self.hidden:
+            weights = [f"last layer, weight {k + 1}" for k in range(self.num_coefficients)]
+            return [*weights, "prior sd of weights", *noise]
+        names = [*self.features.labels, "intercept"]
+        if len(self.response.labels) > 2:
+            names = [f"{name} → {label}" for name in names for label in self.response.labels]
+        return [*names, "prior sd of weights", *noise]
+
+    @property
+    def num_coefficients(self) -> int:
+        """How many of the parameters, the first ones, are weights; the others are about the model as a whole."""
+        outputs = self.response.family.num_outputs
+        return min(_SHOWN_UNITS, self.hidden[-1] * outputs) if self.hidden else len(self.features.labels) * outputs
+
+    def in_units(self, parameters: np.ndarray) -> np.ndarray:
+        """Return columns of `parameters` (the last axis) in the units of the target: per sd of a feature."""
+        scale, shift = self.response.scale, self.response.shift
+        # Weights, intercepts of a linear model, the prior's sd, the noise; only numbers have units.
+        num_intercepts = 0 if self.hidden else self.response.family.num_outputs
+        weight = 1.0 if self.hidden else scale
+        factors = [weight] * self.num_coefficients + [scale] * num_intercepts + [1.0, scale]
+        shifts = [0.0] * self.num_coefficients + [shift] * num_intercepts + [0.0, 0.0]
+        count = parameters.shape[-1]
+        return np.asarray(parameters, float) * np.array(factors)[:count] + np.array(shifts)[:count]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "features": self.features.to_json(),
+            "response": self.response.to_json(),
+            "hidden": list(self.hidden),
+            "activation": self.activation,
+        }
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "Problem":
+        """Return what `to_json` described."""
+        features, response = Features.from_json(values["features"]), Response.from_json(values["response"])
+        return cls(features, response, tuple(values["hidden"]), values["activation"])
+
+
+def start(model: Supervised, num_particles: int, key: int) -> Params:
+    """Draw starting particles from the prior."""
+    return jax.vmap(model.sample_prior)(jax.random.split(jax.random.key(key), num_particles))

@@ -1,0 +1,184 @@
+"""Reading a CSV or Parquet file, with an error in one sentence for everything that can be wrong with it."""
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+_SEPARATORS = (",", ";", "\t", "|")
+_CSV = (".csv", ".tsv", ".txt", ".gz", ".bz2", ".xz", ".zip")
+_PARQUET = (".parquet", ".pq")
+_PEEK = 2**16  # bytes that tell what kind of file this is
+
+
+# What pandas calls DataFrame and Series; it is loaded only where a table is read, and its own types help no checker.
+Frame = Any
+Column = Any
+
+
+class TableError(ValueError):
+    """What is wrong with a table, in a sentence that says what to do."""
+
+
+def shown(text: object, length: int = 60) -> str:
+    """Return text from a file so that it can be printed: on one line, not too long, no control characters."""
+    clean = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
+    return clean if len(clean) <= length else clean[: length - 1] + "…"
+
+
+def listed(names: Sequence[object], most: int = 8) -> str:
+    """Return names as 'a', 'b', ... and how many more there are."""
+    some = ", ".join(f"'{shown(name, 40)}'" for name in names[:most])
+    return f"{some} and {len(names) - most} more" if len(names) > most else some
+
+
+def read_table(
+    path: str | Path,
+    *,
+    encoding: str = "utf-8-sig",
+    separator: str | None = None,
+    missing_markers: Sequence[str] = (),
+) -> Frame:
+    """Read a CSV or Parquet file; column names are text, and a column that only counts the rows is left out.
+
+    Args:
+        path: of the file; compressed CSV files may end in .gz, .bz2, .xz or .zip.
+        encoding: of a CSV file.
+        separator: between the fields of a CSV file; found from its first line if not given.
+        missing_markers: cells that stand for a missing value, beside the empty cell, NA, NaN, null and the like.
+    """
+    pandas = _pandas()
+    path = Path(path)
+    _check_file(path)
+    if path.suffix.lower() in _PARQUET:
+        frame = _read_parquet(pandas, path)
+    elif path.suffix.lower() in _CSV or _looks_like_text(path):
+        frame = _read_csv(pandas, path, encoding, separator, list(missing_markers))
+    else:
+        raise TableError(f"{shown(path)} is neither CSV nor Parquet by its name and content; save it as a .csv file.")
+    frame.columns = [str(name).strip() for name in frame.columns]
+    if repeated := sorted({name for name in frame.columns if list(frame.columns).count(name) > 1}):
+        raise TableError(f"{shown(path.name)} has several columns of the same name, {listed(repeated)}; rename them.")
+    if frame.empty:
+        raise TableError(f"{shown(path.name)} has no rows below its header.")
+    return _without_row_numbers(frame.reset_index(drop=True))
+
+
+def check_column(frame: Frame, name: str, where: str) -> None:
+    """Refuse a column that is not there, with the nearest name that is."""
+    if name in frame.columns:
+        return
+    near = difflib.get_close_matches(name, list(frame.columns), n=1, cutoff=0.6)
+    folded = [column for column in frame.columns if column.casefold() == name.casefold()]
+    guess = f" Did you mean '{shown((folded or near)[0])}'?" if folded or near else ""
+    raise TableError(
+        f"There is no column '{shown(name)}' in {shown(where)}.{guess} Its columns are {listed(list(frame.columns))}."
+    )
+
+
+def _check_file(path: Path) -> None:
+    if path.is_dir():
+        raise TableError(f"{shown(path)} is a folder; give the CSV or Parquet file in it.")
+    if not path.exists():
+        raise TableError(f"There is no file {shown(path, 200)}; check the name, or the folder that you are in.")
+    if path.stat().st_size == 0:
+        raise TableError(f"{shown(path)} is empty.")
+
+
+def _read_parquet(pandas, path):
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "Reading Parquet needs pyarrow: pip install 'steinflow[cli]'. A CSV file works without.", name=error.name
+        ) from error
+    try:
+        # Only the columns: the file may describe an index, which is not part of the table.
+        return pyarrow.parquet.read_table(path).to_pandas(ignore_metadata=True)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise TableError(f"{shown(path)} is not a Parquet file that can be read ({shown(error, 120)}).") from error
+
+
+def _read_csv(pandas, path, encoding, separator, missing_markers):
+    try:
+        "".encode(encoding)
+    except LookupError as error:
+        raise TableError(f"There is no encoding '{shown(encoding)}'; try utf-8, latin-1, cp1252 or utf-16.") from error
+    separator = separator or _separator(path, encoding)
+    try:
+        return pandas.read_csv(
+            path, sep=separator, encoding=encoding, na_values=missing_markers or None, skipinitialspace=True
+        )
+    except UnicodeError as error:
+        raise TableError(_not_in_this_encoding(path, encoding)) from error
+    except pandas.errors.EmptyDataError as error:
+        raise TableError(f"{shown(path)} has no columns: its first line is the header, and it is blank.") from error
+    except (pandas.errors.ParserError, OSError, EOFError, ValueError) as error:
+        reason = shown(str(error).strip().removeprefix("Error tokenizing data. C error: "), 160)
+        raise TableError(
+            f"{shown(path)} cannot be read as a table with fields separated by {separator!r}: {reason}. "
+            "Give the right --separator, or mend that line."
+        ) from error
+
+
+def _separator(path, encoding):
+    """Return the separator that is most frequent in the first line."""
+    if path.suffix.lower() == ".tsv":
+        return "\t"
+    if path.suffix.lower() in (".gz", ".bz2", ".xz", ".zip"):
+        return ","
+    start = path.read_bytes()[:_PEEK] if path.stat().st_size <= _PEEK else _first_bytes(path)
+    line = start.decode(encoding, errors="replace").lstrip("\r\n").split("\n", 1)[0]
+    return max(_SEPARATORS, key=line.count)  # the first of them where no one occurs
+
+
+def _first_bytes(path):
+    with path.open("rb") as file:
+        return file.read(_PEEK)
+
+
+def _looks_like_text(path):
+    return b"\0" not in _first_bytes(path)
+
+
+def _not_in_this_encoding(path, encoding):
+    start = _first_bytes(path)
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return f"{shown(path)} is UTF-16 and not {_plain(encoding)}; add --encoding utf-16."
+    if path.suffix.lower() in _CSV[3:]:
+        return f"{shown(path)} is not {_plain(encoding)} text; say what it is, as in --encoding latin-1."
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode(encoding)
+            except UnicodeError as error:
+                start = getattr(error, "start", 0)
+                byte = f"byte 0x{line[start]:02x}" if start < len(line) else "a byte"
+                return (
+                    f"{shown(path)} is not {_plain(encoding)} text: {byte} in line {number:,}. Files from Excel and "
+                    "older programs are often in another encoding: add --encoding cp1252 (or latin-1)."
+                )
+    return f"{shown(path)} is not {_plain(encoding)} text; say what it is, as in --encoding latin-1."
+
+
+def _plain(encoding):
+    return "UTF-8" if encoding.lower().startswith("utf-8") else encoding
+
+
+def _without_row_numbers(frame):
+    """Leave out a nameless first column 0, 1, 2, ...: the index that pandas and R write, which is no feature."""
+    first = frame.columns[0]
+    if first in ("", "Unnamed: 0", "__index_level_0__") and frame.shape[1] > 1:
+        numbers = frame[first]
+        if numbers.dtype.kind in "iu" and (numbers.diff().iloc[1:] == 1).all():
+            return frame.drop(columns=first)
+    return frame
+
+
+def _pandas():
+    try:
+        import pandas
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("Tables need pandas: pip install 'steinflow[cli]'.", name="pandas") from error
+    return pandas
