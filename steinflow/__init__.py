@@ -5,11 +5,13 @@ from steinflow.approximations import RandomFeatures, Subsample
 from steinflow.bandwidths import Fixed, Median, Wide
 from steinflow.checkpoints import Checkpoint
 from steinflow.diagnostics import dispersion, goodness_of_fit, ksd
+from steinflow.exploration import Langevin
 from steinflow.fit import fit
 from steinflow.frontends.networks import from_network
 from steinflow.frontends.pymc import from_pymc
 from steinflow.frontends.score import from_score
 from steinflow.kernels import IMQ, RBF, Centered, Kernel, Linear, Radial
+from steinflow.methods.annealed import Annealed
 from steinflow.methods.base import Method
 from steinflow.methods.dsvi import DSVI
 from steinflow.methods.map import MAP
@@ -22,12 +24,14 @@ from steinflow.methods.sgld import SGLD, ParallelSGLD
 from steinflow.methods.svgd import SVGD
 from steinflow.metrics import Cloud, Euclidean
 from steinflow.optimizers import adagrad, adagrad_with_momentum, adaptive
+from steinflow.refinement import Check
 from steinflow.result import Outcome, Result, load
 from steinflow.sharding import mesh
 from steinflow.stein import stein_direction
 from steinflow.stopping import Converged
 from steinflow.streams import Mapped, Stream
 from steinflow.targets import Density, Posterior, Target
+from steinflow.verdicts import Verdict
 
 __version__ = "0.1.0"
 
@@ -59,7 +63,9 @@ __all__ = [
     "RBF",
     "SGLD",
     "SVGD",
+    "Annealed",
     "Centered",
+    "Check",
     "Checkpoint",
     "Cloud",
     "Converged",
@@ -67,6 +73,7 @@ __all__ = [
     "Euclidean",
     "Fixed",
     "Kernel",
+    "Langevin",
     "Linear",
     "Mapped",
     "Median",
@@ -81,6 +88,7 @@ __all__ = [
     "Stream",
     "Subsample",
     "Target",
+    "Verdict",
     "Wide",
     "adagrad",
     "adagrad_with_momentum",

@@ -26,10 +26,10 @@ from steinflow.stopping import StoppingRule
 from steinflow.streams import Feed
 from steinflow.targets import Target, as_target, flatten
 from steinflow.typing import Params, PRNGKeyArray, Scalar
+from steinflow.verdicts import has_collapsed
 
 _RECORDS = 50  # of a run, unless the user says otherwise
 _CHUNK_SECONDS = 0.5  # Ctrl-C and the progress bar wait for a chunk at most
-_COLLAPSED = 0.5  # median dispersion below this: the particles stand for less than half of the spread
 # What the collectives of CPUs and GPUs, and the coordination service, say when a process is gone.
 _LOST_CONTACT = ("Gloo", "NCCL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "heartbeat", "Barrier", "Connection")
 _UNFINISHED = ("running", "interrupted", "data ended")
@@ -233,13 +233,13 @@ def _terminated_as_interrupted(*, enabled):
 def _result(run, final, snapshot, target) -> Result:
     finite = run.target.finite(final.log_densities, final.scores)
     scores = jnp.where(finite[:, None], final.scores, 0.0)
-    spread = float(jnp.median(dispersion_of(final.draws.particles, scores, final.draws.weights)))
+    dispersion = np.asarray(dispersion_of(final.draws.particles, scores, final.draws.weights))
     history = snapshot.history.items()
     return Result(
         particles=final.user,
         weights=final.draws.weights,
         history={name: jax.tree.map(lambda *leaves: np.stack(leaves), *values) for name, values in history},
-        outcome=_outcome(snapshot.status, snapshot.step, spread, int(jnp.sum(~finite)), len(scores)),
+        outcome=_outcome(snapshot.status, snapshot.step, dispersion, int(jnp.sum(~finite)), len(scores)),
         unconstrained=final.draws.particles,
         scores=scores,
         log_densities=final.log_densities,
@@ -250,11 +250,20 @@ def _result(run, final, snapshot, target) -> Result:
             "num_steps": snapshot.step,
             "seconds": round(snapshot.seconds, 3),
             "versions": {"jax": jax.__version__},
+            **_batch_noise(target, snapshot.step),
         },
     )
 
 
-def _outcome(status, step, spread, num_lost, num_particles) -> Outcome:
+def _batch_noise(target, step) -> dict[str, float]:
+    """Say, where steps see minibatches, how far the mean is uncertain for it: sqrt(N / rows seen) posterior sds."""
+    if target.batches_per_epoch is None:
+        return {}
+    return {"batch_noise": float(np.sqrt(target.batches_per_epoch / max(step, 1)))}
+
+
+def _outcome(status, step, dispersion, num_lost, num_particles) -> Outcome:
+    spread = float(np.median(dispersion))
     if status == "non-finite" or num_lost == num_particles:
         return Outcome(
             "non-finite",
@@ -279,16 +288,15 @@ def _outcome(status, step, spread, num_lost, num_particles) -> Outcome:
         )
     if status == "data ended":
         return Outcome("interrupted", f"the stream of batches ended at step {step}; give it more epochs.{lost}")
-    if num_particles > 1 and spread < _COLLAPSED:
+    if has_collapsed(dispersion, num_particles):
         return Outcome(
             "collapsed",
-            f"after {step} steps the dispersion is {spread:.2f}: the particles show too little spread. Use more "
-            f"particles or the default sf.SVGD(), whose kernel reaches further.{lost}",
+            f"after {step} steps the dispersion is {spread:.2f}: the particles show too little spread; "
+            f"result.verdict says what to do.{lost}",
         )
     if status == "converged":
         return Outcome("converged", f"KSD no longer falls and the spread is right after {step} steps.{lost}")
     return Outcome(
         "step limit",
-        f"all {step} steps are done, dispersion {spread:.2f}; look at the history of KSD to see whether more would "
-        f"help.{lost}",
+        f"all {step} steps are done, dispersion {spread:.2f}.{lost}",
     )

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from steinflow.result import Result, columns_of
+from steinflow.result import Result
+from steinflow.summaries import columns_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,7 +57,7 @@ def marginals(result: Result, *, parameters: Sequence[str] | None = None, max_pa
     names, values, note = _choose(*columns_of(result.particles), parameters, max_parameters)
     num_columns = min(4, len(names))
     num_rows = -(-len(names) // num_columns)
-    with _style() as plt:
+    with style() as plt:
         size = (max(4.0, 2.5 * num_columns), 2.1 * num_rows + 0.6)
         figure, axes = plt.subplots(num_rows, num_columns, figsize=size, squeeze=False, layout="constrained")
         for axis in axes.flat[len(names) :]:
@@ -77,7 +78,7 @@ def pairs(result: Result, *, parameters: Sequence[str] | None = None, max_parame
     """
     names, values, note = _choose(*columns_of(result.particles), parameters, max_parameters)
     num = len(names)
-    with _style() as plt:
+    with style() as plt:
         side = max(4.0, 1.5 * num + 0.8)
         figure, axes = plt.subplots(num, num, figsize=(side, side), squeeze=False, layout="constrained")
         for row, column in np.ndindex(num, num):
@@ -109,7 +110,7 @@ def trace(result: Result) -> "Figure":
     if not len(steps):
         raise ValueError("The result has no history to draw: the run ended before its first record.")
     marker = "o" if len(steps) == 1 else None
-    with _style() as plt:
+    with style() as plt:
         figure, (above, below) = plt.subplots(2, 1, figsize=(6, 4.2), sharex=True, layout="constrained")
         above.plot(steps, _visible(result.history["ksd"]), color=_BLUE, marker=marker)
         above.set(yscale="log", ylabel="KSD")
@@ -142,7 +143,7 @@ def motion(
         num_frames: the number of pictures in a film strip.
     """
     steps, names, frames = _recorded(result, parameters, recorded)
-    with _style() as plt:
+    with style() as plt:
         if len(names) == 1:
             return _paths(plt, result, steps, names[0], frames[:, :, 0])
         chosen = np.unique(np.linspace(0, len(steps) - 1, num_frames).round().astype(int))
@@ -183,7 +184,7 @@ def animate(
         decorate: draws on every frame what else belongs there, such as the true density.
     """
     steps, names, frames = _recorded(result, parameters, recorded)
-    with _style() as plt:
+    with style() as plt:
         from matplotlib.animation import FuncAnimation, PillowWriter
 
         figure, axis = plt.subplots(figsize=(5, 3.4))
@@ -209,8 +210,8 @@ def animate(
 
 
 @contextmanager
-def _style() -> Iterator[Any]:
-    """Give pyplot, in the style of these figures."""
+def style() -> Iterator[Any]:
+    """Give pyplot, in the style of these figures: `with style() as plt: ...`."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:

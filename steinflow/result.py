@@ -1,8 +1,9 @@
 """What comes back: the particles in the user's space, how the run went and ended, the ways out (ArviZ, netCDF)."""
 
 import dataclasses
+import functools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,12 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from steinflow.diagnostics import dispersion_of
+from steinflow.diagnostics import as_key, dispersion_of, even_sample, ksd_of
 from steinflow.inference_data import inference_data
-from steinflow.kernels import IMQ
-from steinflow.stein import ksd_squared
-from steinflow.targets import Labels, Target
-from steinflow.typing import Array, Params, Particles, PyTree, Scores, Weights
+from steinflow.refinement import Check, nuts_moves, stein_thinning, stein_weights
+from steinflow.structures import describe, rebuild, variables
+from steinflow.summaries import Summary, named_arrays
+from steinflow.targets import Labels, Target, as_target, flatten
+from steinflow.typing import Array, Params, Particles, PRNGKeyArray, PyTree, Scalar, Scores, Weights
+from steinflow.verdicts import Finding, Verdict, judge
 
 Status = Literal["converged", "step limit", "interrupted", "non-finite", "collapsed"]
 
@@ -82,19 +85,108 @@ class Result:
 
     @property
     def ksd(self) -> float:
-        """The kernelized Stein discrepancy of the final particles (IMQ kernel)."""
-        kernel = IMQ().adapt(self.unconstrained)
-        squared = ksd_squared(self.unconstrained, self.scores, kernel, weights=self.weights)
-        return float(jnp.sqrt(squared))
+        """The kernelized Stein discrepancy of the final particles (IMQ kernel); beyond 2,048 of them an estimate."""
+        return ksd_of(self.unconstrained, self.scores, self.weights)
 
     @property
     def dispersion(self) -> Array:
         """The dispersion of every unconstrained coordinate: 1 if the spread is right, less if it has collapsed."""
         return dispersion_of(self.unconstrained, self.scores, self.weights)
 
-    def summary(self) -> "Summary":
-        """Return a table of every parameter with KSD, dispersion and outcome; it prints itself."""
-        return Summary.of(self)
+    @functools.cached_property
+    def verdict(self) -> Verdict:
+        """Whether to believe the particles: good, doubtful or bad, with reasons and remedies in words.
+
+        `outcome` says how the run ended; this looks at where it ended. The documentation says how often it is right.
+        """
+        if self.outcome.status == "non-finite":
+            return Verdict("bad", (Finding("bad", self.outcome.message.removesuffix("."), ""),), {})
+        return judge(
+            self.unconstrained,
+            self.scores,
+            self.log_densities,
+            weights=self.weights,
+            history=self.history,
+            batch_noise=self.info.get("batch_noise"),
+        )
+
+    def reweighted(self) -> "Result":
+        """Return the same particles with Stein importance weights, those of least KSD (Liu & Lee, 2017).
+
+        It needs no further evaluation of the target. Good for the mean and the spread of a cloud that covers the
+        posterior unevenly; it cannot put particles where there are none.
+        """
+        weights = stein_weights(self.unconstrained, self.scores)
+        return dataclasses.replace(self, weights=jnp.asarray(weights, self.unconstrained.dtype))
+
+    def thinned(self, num_particles: int) -> "Result":
+        """Return fewer particles that stand for all: Stein thinning, greedily of least KSD (Riabiz et al., 2022).
+
+        It needs no further evaluation of the target. A particle may come twice. Weights are not looked at: the
+        particles that are chosen have equal ones.
+        """
+        return self._at(stein_thinning(self.unconstrained, self.scores, num_particles))
+
+    def checked(
+        self,
+        num_moves: int = 20,
+        *,
+        target: Target | Callable[[Params], Scalar] | None = None,
+        key: int | PRNGKeyArray = 0,
+    ) -> Check:
+        """Move every particle by NUTS and say whether mean and spread stay; needs `pip install 'steinflow[blackjax]'`.
+
+        All of the data is used, also where the run saw minibatches. Moves between separate modes are as rare as in any
+        run of NUTS: a missing mode stays missing.
+
+        Args:
+            num_moves: of each particle; half of them tune the step and are not counted.
+            target: what was inferred, for a result that was read from disk; `fit` keeps it otherwise.
+            key: an int or a JAX key.
+        """
+        target = self.target if target is None else as_target(target)
+        if target is None:
+            raise ValueError(
+                "A result that was read from disk does not hold its target, which may be code and all the data: pass "
+                "it, as in result.checked(target=log_density)."
+            )
+        result = self if self.weights is None else self._at(even_sample(len(self), len(self), self.weights))
+        flat, points = flatten(target, result.particles)
+        moves = nuts_moves(flat, points, num_moves, key=as_key(key))
+        log_densities, scores = flat.log_densities_and_scores(moves.last)
+        moved = dataclasses.replace(
+            result,
+            particles=flat.to_user(moves.last),
+            unconstrained=moves.last,
+            scores=scores,
+            log_densities=log_densities,
+            info={name: value for name, value in self.info.items() if name != "batch_noise"},
+        )
+        return Check.of(points, moves, moved)
+
+    def _at(self, indices: np.ndarray) -> "Result":
+        """Return the result with these particles only, of equal weight."""
+        return dataclasses.replace(
+            self,
+            particles=jax.tree.map(lambda leaf: leaf[indices], self.particles),
+            weights=None,
+            unconstrained=self.unconstrained[indices],
+            scores=self.scores[indices],
+            log_densities=self.log_densities[indices],
+            num_chains=1,
+        )
+
+    def summary(self) -> Summary:
+        """Return a table of every parameter with KSD, dispersion, outcome and verdict; it prints itself."""
+        spread = np.asarray(self.dispersion)
+        footer = [
+            f"{len(self)} particles, {self.info.get('num_steps', '?')} steps of {self.info.get('method', '')}",
+            f"KSD {self.ksd:.3g}, dispersion {np.median(spread):.2f} "
+            f"(from {spread.min():.2f} to {spread.max():.2f}; 1 is right, less is collapsed)",
+            str(self.outcome),
+            f"verdict: {self.verdict}",
+        ]
+        return Summary.of(self.particles, self._equal_or_given(), footer)
 
     def to_arviz(
         self,
@@ -121,7 +213,7 @@ class Result:
         """
         return inference_data(
             self.particles,
-            dict(_named(self.particles)),
+            dict(named_arrays(self.particles)),
             {"lp": self.log_densities},
             target=target or self.target,
             num_chains=self.num_chains,
@@ -162,7 +254,7 @@ class Result:
         def own_dims(name, values):
             return [f"{name}_dim_{axis}" for axis in range(np.ndim(values) - 1)]
 
-        posterior = {name: by_draw(values, own_dims(name, values)) for name, values in _variables(self.particles)}
+        posterior = {name: by_draw(values, own_dims(name, values)) for name, values in variables(self.particles)}
         statistics = {"lp": by_draw(self.log_densities)}
         if self.weights is not None:
             statistics["weight"] = by_draw(self.weights)
@@ -172,13 +264,13 @@ class Result:
         }
         history = {
             name: (("record", *own_dims(name, values)), np.asarray(values))
-            for name, values in _variables(dict(self.history))
+            for name, values in variables(dict(self.history))
         }
         attributes = {
             "outcome": json.dumps(dataclasses.asdict(self.outcome)),
             "info": json.dumps(dict(self.info)),
-            "structure": json.dumps(_structure(self.particles)),
-            "history_structure": json.dumps(_structure(dict(self.history))),
+            "structure": json.dumps(describe(self.particles)),
+            "history_structure": json.dumps(describe(dict(self.history))),
         }
         chains = {
             "chain": np.arange(self.num_chains),
@@ -214,9 +306,9 @@ def load(path: str | Path) -> Result:
     statistics, internals, history = arrays("sample_stats"), arrays("unconstrained"), tree["history"].data_vars
     structures = {name: json.loads(attributes[name]) for name in ("structure", "history_structure")}
     return Result(
-        particles=_rebuild(structures["structure"], arrays("posterior")),
+        particles=rebuild(structures["structure"], arrays("posterior")),
         weights=statistics.get("weight"),
-        history=_rebuild(structures["history_structure"], {name: values.values for name, values in history.items()}),
+        history=rebuild(structures["history_structure"], {name: values.values for name, values in history.items()}),
         outcome=Outcome(**json.loads(attributes["outcome"])),
         unconstrained=internals["x"],
         scores=internals["score"],
@@ -224,117 +316,3 @@ def load(path: str | Path) -> Result:
         num_chains=tree["posterior"].sizes["chain"],
         info=json.loads(attributes["info"]),
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class Summary:
-    """The posterior in numbers: a row for every scalar parameter, and what the diagnostics say."""
-
-    names: list[str]
-    columns: dict[str, np.ndarray]
-    footer: list[str]
-    max_rows: int = 20
-
-    @classmethod
-    def of(cls, result: Result) -> "Summary":
-        """Summarise a result."""
-        names, values = columns_of(result.particles)
-        weights = np.asarray(result._equal_or_given(), dtype=float)
-        mean = weights @ values
-        sd = np.sqrt(weights @ (values - mean) ** 2)
-        quantiles = _weighted_quantiles(values, weights, (0.05, 0.5, 0.95))
-        spread = np.asarray(result.dispersion)
-        method = result.info.get("method", "")
-        footer = [
-            f"{len(result)} particles, {result.info.get('num_steps', '?')} steps of {method}",
-            f"KSD {result.ksd:.3g}, dispersion {np.median(spread):.2f} "
-            f"(from {spread.min():.2f} to {spread.max():.2f}; 1 is right, less is collapsed)",
-            str(result.outcome),
-        ]
-        columns: dict[str, np.ndarray] = dict(
-            zip(("mean", "sd", "5%", "50%", "95%"), (mean, sd, *quantiles), strict=True)
-        )
-        return cls(names, columns, footer)
-
-    def __str__(self):
-        shown = range(min(len(self.names), self.max_rows))
-        width = max(len(self.names[i]) for i in shown) + 2
-        lines = [" " * width + "".join(f"{column:>11}" for column in self.columns)]
-        lines += [f"{self.names[i]:<{width}}" + "".join(f"{v[i]:>11.4g}" for v in self.columns.values()) for i in shown]
-        if len(self.names) > self.max_rows:
-            lines.append(f"... and {len(self.names) - self.max_rows} more parameters")
-        return "\n".join([*lines, "", *self.footer])
-
-    __repr__ = __str__
-
-
-def columns_of(particles: Params) -> tuple[list[str], np.ndarray]:
-    """Return the name of every scalar parameter, and their values as the columns of a matrix."""
-    names, values = [], []
-    for name, leaf in _named(particles):
-        leaf = np.asarray(leaf)
-        indices = list(np.ndindex(leaf.shape[1:]))
-        names += [f"{name}[{','.join(map(str, i))}]" if i else name for i in indices]
-        values.append(leaf.reshape(len(leaf), -1))
-    return names, np.concatenate(values, axis=1).astype(float)
-
-
-def _weighted_quantiles(values, weights, levels):
-    """Quantiles of each column: where the weights below, counted to the middle of each particle, reach the level."""
-    order = np.argsort(values, axis=0)
-    sorted_values = np.take_along_axis(values, order, axis=0)
-    sorted_weights = weights[order]
-    places = np.cumsum(sorted_weights, axis=0) - sorted_weights / 2
-    columns = range(values.shape[1])
-    return [np.array([np.interp(q, places[:, k], sorted_values[:, k]) for k in columns]) for q in levels]
-
-
-def _named(tree) -> list[tuple[str, Any]]:
-    """Every array of a tree with its path as a name; a bare array is called x."""
-    leaves = jax.tree_util.tree_leaves_with_path(tree)
-    return [(jax.tree_util.keystr(path, simple=True, separator=".") or "x", leaf) for path, leaf in leaves]
-
-
-def _variables(tree) -> list[tuple[str, Any]]:
-    """Every array of a tree with the name of its variable in a file: unique, and without a slash."""
-    taken = {"chain", "draw", "record"}  # names of axes
-    variables = []
-    for name, leaf in _named(tree):
-        name = name.replace("/", ".")
-        while name in taken:
-            name += "_"
-        taken.add(name)
-        variables.append((name, leaf))
-    return variables
-
-
-def _structure(tree, names: Iterator[str] | None = None):
-    """Describe the containers of a tree in JSON; leaves are the names of their variables."""
-    names = (name for name, _ in _variables(tree)) if names is None else names
-    if tree is None:
-        return {"kind": "none", "children": []}
-    one_level = jax.tree_util.default_registry.flatten_one_level_with_keys(tree)
-    if one_level is None:
-        return next(names)
-    children = []
-    for entry, child in one_level[0]:
-        key = entry.key if isinstance(entry, jax.tree_util.DictKey) and isinstance(entry.key, int | str) else None
-        key = jax.tree_util.keystr((entry,), simple=True) if key is None else key
-        children.append([key, _structure(child, names)])
-    kind = {list: "list", tuple: "tuple"}.get(type(tree), "dict")
-    return {"kind": kind, "children": children}
-
-
-def _rebuild(structure, arrays):
-    if isinstance(structure, str):
-        return arrays[structure]
-    children = {key: _rebuild(child, arrays) for key, child in structure["children"]}
-    match structure["kind"]:
-        case "none":
-            return None
-        case "dict":
-            return children
-        case "list":
-            return list(children.values())
-        case _:
-            return tuple(children.values())

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from steinflow import sharding
-from steinflow.diagnostics import dispersion_of
+from steinflow.diagnostics import dispersion_of, mean_error
 from steinflow.kernels import IMQ
 from steinflow.methods.base import Draws, Method
 from steinflow.stein import ksd_squared
@@ -17,6 +17,7 @@ from steinflow.streams import Block
 from steinflow.targets import FlatTarget, Posterior
 from steinflow.typing import Array, Params, Particles, PRNGKeyArray, PyTree, Scores
 
+_FINAL_BATCHES = 32  # what the final figures are averaged over
 _KSD_PARTICLES = 512  # KSD on the way looks at this many, evenly spread, so that watching stays cheap
 
 Record = Mapping[str, Callable[[Params], PyTree]]
@@ -108,10 +109,14 @@ def _watch(run, state, step, block):
     finite = run.target.finite(log_densities, scores)
     scores = jnp.where(finite[:, None], scores, 0.0)
     user = run.target.to_user(draws.particles)
+    dispersion = dispersion_of(points, scores, weights)
     figures = {
         "ksd": jnp.sqrt(ksd_squared(points, scores, IMQ(), weights=weights)),
-        "dispersion": jnp.median(dispersion_of(points, scores, weights)),
+        "dispersion": jnp.median(dispersion),
+        "dispersion_error": jnp.max(jnp.abs(dispersion - 1)),
+        "mean_error": mean_error(points, scores, weights),
         "finite": jnp.mean(finite),
+        **({} if draws.weights is None else {"weights": draws.weights}),
         **{name: function(user) for name, function in run.record.items()},
     }
     return sharding.same_everywhere(figures)
@@ -120,8 +125,19 @@ def _watch(run, state, step, block):
 @eqx.filter_jit
 def _final(run, state, step, block):
     draws = run.method.draws(run.target, state, key=run.key)
-    values = run.target.log_densities_and_scores(draws.particles, run.last_batch(step, block))
+    values = _evaluate(run, draws.particles, step, block)
     return sharding.same_everywhere(Final(draws, run.target.to_user(draws.particles), *values))
+
+
+def _evaluate(run, particles, step, block):
+    """Return log densities and scores: of minibatches at hand those that come next, so that verdicts see less noise."""
+    if block is not None or run.target.minibatch(run.data_key, step) is None:
+        return run.target.log_densities_and_scores(particles, run.last_batch(step, block))
+    values = jax.lax.map(
+        lambda step: run.target.log_densities_and_scores(particles, run.batch(step, None)),
+        step + jnp.arange(_FINAL_BATCHES),
+    )
+    return jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), values)
 
 
 def _normalised(weights):

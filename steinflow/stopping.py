@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 import equinox as eqx
 import numpy as np
 
+_WATCHED = ("dispersion", "dispersion_error", "mean_error")
+
 
 class StoppingRule(eqx.Module):
     """A rule that sees the history after every record."""
@@ -16,19 +18,26 @@ class StoppingRule(eqx.Module):
 
 
 class Converged(StoppingRule):
-    """Stop when KSD no longer falls and the spread is right.
+    """Stop when more steps no longer help: KSD no longer falls, the spread is right, and the mean is.
 
-    Both matter: KSD alone settles on collapsed clouds too, and a far cloud on a plateau has a wrong dispersion.
+    All three matter. KSD settles on collapsed clouds and on plateaus far from the target too, but there the dispersion
+    is not 1, or the mean score not 0. A run that settles where either is wrong goes on to its last step.
+
+    Steps of `sf.adaptive()` get smaller over the second half of a run; a run that stops before has not had that, and
+    need not: its steps back off by themselves. With minibatches it is the small steps that average out the noise, so
+    there the rule never stops: the noise of the mean score forbids it.
 
     Args:
         patience: how many records KSD may go without falling by `improvement`.
         improvement: the relative fall of KSD that counts.
-        dispersion_tolerance: how far the mean dispersion may be from 1.
+        dispersion_tolerance: how far the dispersion may be from 1: its median, and half as far again any coordinate's.
+        mean_tolerance: how far the mean may be off, in posterior sds, by the estimate of `history["mean_error"]`.
     """
 
-    patience: int = 10
+    patience: int = 8
     improvement: float = 0.05
     dispersion_tolerance: float = 0.1
+    mean_tolerance: float = 0.05
 
     def __check_init__(self):
         if self.patience < 1:
@@ -39,5 +48,10 @@ class Converged(StoppingRule):
         if len(ksd) <= self.patience or not np.isfinite(ksd[-1]):
             return False
         settled = min(ksd[-self.patience :]) > (1 - self.improvement) * min(ksd[: -self.patience])
-        spread = np.mean(history["dispersion"][-self.patience :])
-        return bool(settled and abs(spread - 1) <= self.dispersion_tolerance)
+        recent = {name: np.asarray(history[name][-self.patience :]) for name in _WATCHED}
+        spread_is_right = (
+            np.all(np.abs(recent["dispersion"] - 1) <= self.dispersion_tolerance)
+            and np.median(recent["dispersion_error"]) <= 1.5 * self.dispersion_tolerance
+        )
+        mean_is_right = np.median(recent["mean_error"]) <= self.mean_tolerance
+        return bool(settled and spread_is_right and mean_is_right)

@@ -6,6 +6,7 @@ of the way between them is part of the density.
 """
 
 import abc
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -86,6 +87,11 @@ class Target(eqx.Module):
 
     def minibatch(self, key: PRNGKeyArray, step: Array) -> Batch | None:
         """Return the rows of the data that step number `step` sees; None stands for all of them."""
+        return None
+
+    @property
+    def batches_per_epoch(self) -> float | None:
+        """How many minibatches it takes to see all of the data; None where every step sees all of it."""
         return None
 
     @property
@@ -235,6 +241,12 @@ class Posterior(ConstrainedTarget):
         return self.data.num_data if isinstance(self.data, HostData) else len(jax.tree.leaves(self.data)[0])
 
     @property
+    def batches_per_epoch(self):
+        if self.host_data is None:
+            return None if self.batch_size is None else self.num_data / self.batch_size
+        return self.num_data / len(jax.tree.leaves(self.batch_shape())[0])
+
+    @property
     def host_data(self):
         return self.data if isinstance(self.data, HostData) else None
 
@@ -285,10 +297,16 @@ class FlatTarget(eqx.Module):
     target: Target
     unravel: Callable[[Point], Params] = eqx.field(static=True)
     dim: int = eqx.field(static=True)
+    inverse_temperature: Array | None = None  # of annealing: log p is multiplied by it
 
     def log_density(self, x: Point, batch: Batch | None = None) -> Scalar:
         """Return log p(x)."""
-        return self.target.log_density(self.unravel(x), batch)
+        value = self.target.log_density(self.unravel(x), batch)
+        return value if self.inverse_temperature is None else self.inverse_temperature * value
+
+    def tempered(self, inverse_temperature: Array) -> "FlatTarget":
+        """Return the target of log density `inverse_temperature` * log p: flatter below 1."""
+        return dataclasses.replace(self, inverse_temperature=inverse_temperature)
 
     def log_densities_and_scores(self, particles: Particles, batch: Batch | None = None) -> tuple[Weights, Scores]:
         """Return log p and its gradient at every particle."""

@@ -37,6 +37,7 @@ def small_network() -> sf.Target:
 
 
 CASES = {
+    "Annealed": Case(lambda: sf.Annealed(sf.SVGD())),
     "DSVI": Case(sf.DSVI),
     "MAP": Case(sf.MAP),
     "MonteCarlo": Case(lambda: sf.MonteCarlo(draw)),

@@ -120,6 +120,10 @@ class NumPyroTarget(Target):
         trace = handlers.trace(model).get_trace(*self.arguments.args, **self.arguments.kwargs)
         return {name: trace[name]["value"] for name in self.sites.latent}
 
+    @property
+    def batches_per_epoch(self):
+        return max((plate.size / plate.subsample_size for plate in self.sites.plates), default=None)
+
     def minibatch(self, key, step):
         if not self.sites.plates:
             return None

@@ -1,0 +1,54 @@
+"""What is measured is kept: one small JSON file per row and contender, the truth of a problem in one of its own."""
+
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from benchmarks.accuracy.contenders import CONTENDERS, nuts_draws
+
+RESULTS = Path(__file__).parents[1] / "results" / "accuracy"
+
+
+def kept(name, compute):
+    """Return the figures of that name, from their file if it is there."""
+    path = RESULTS / f"{name}.json"
+    if not path.exists():
+        found = compute()
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(found))
+    return json.loads(path.read_text())
+
+
+def truth(name, problem):
+    """Mean and covariance: exact where known, else of two long chains of NUTS with fixed seeds."""
+    if problem.mean is not None:
+        return problem.mean, problem.covariance
+
+    def sample():
+        draws = np.concatenate([nuts_draws(problem, problem.num_draws, jax.random.key(seed))[0] for seed in (7, 8)])
+        values = np.asarray(jax.vmap(problem.quantities)(draws), float)
+        halves = [half.mean(axis=0) for half in np.split(values, 2)]
+        agreement = np.sqrt(np.mean(((halves[0] - halves[1]) / values.std(axis=0)) ** 2))
+        return {
+            "mean": values.mean(axis=0).tolist(),
+            "covariance": np.cov(values, rowvar=False).reshape(values.shape[1], -1).tolist(),
+            "seeds": [7, 8],
+            "difference of the chains in sds": float(agreement),
+        }
+
+    found = kept(f"truth {_base(name)}", sample)
+    return np.array(found["mean"]), np.array(found["covariance"])
+
+
+def row(name, problem, num_particles, who):
+    """Return the figures of one contender."""
+    return kept(
+        f"{name}, n={num_particles}, {who}", lambda: CONTENDERS[who](problem, truth(name, problem), num_particles)
+    )
+
+
+def _base(name):
+    """Batches of any size have the truth of all rows."""
+    return name.split(" in ")[-1] if name.startswith("minibatches") else name

@@ -1,0 +1,62 @@
+r"""Annealing: any method on a target that starts flat and sharpens (Neal 1996; for SVGD D'Angelo & Fortuin 2021).
+
+$$\log p_t(x) = \beta_t \log p(x), \qquad \beta_t = \beta_0^{\,1 - t / a}$$
+
+for t, the part of the run that is done, below a; then $\beta = 1$. At a high temperature 1 / \beta the valleys between
+modes are shallow: particles spread over all of them before the valleys deepen.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from steinflow.methods.base import Method
+from steinflow.typing import Array
+
+
+class AnnealedState(eqx.Module):
+    """The state of the method, and which step of how many comes next."""
+
+    state: Any
+    step: Array
+    num_steps: Array
+
+
+class Annealed(Method):
+    """A method that first runs on flatter versions of the target, for separated modes: `sf.Annealed(sf.SVGD())`.
+
+    Known bias: modes that separate while the target is still flat keep the number of particles that they have then.
+    A density whose tails fall slower than |x|^(-d / start) cannot be normalised at the start; take a larger one there.
+
+    Args:
+        method: what runs.
+        start: the inverse temperature of the first step, between 0 and 1.
+        until: the part of the run over which it rises to 1.
+    """
+
+    method: Method
+    start: float = 0.1
+    until: float = 0.4
+
+    def __check_init__(self):
+        if not isinstance(self.method, Method):
+            raise TypeError(f"Annealed takes a method, as in sf.Annealed(sf.SVGD()); got {self.method!r}.")
+        if not 0 < self.start <= 1 or not 0 < self.until <= 1:
+            raise ValueError(
+                "start, an inverse temperature, and until, a part of the run, are above 0 and at most 1; "
+                f"got {self.start} and {self.until}."
+            )
+
+    def init(self, target, particles, *, num_steps, key):
+        state = self.method.init(target, particles, num_steps=num_steps, key=key)
+        return AnnealedState(state, jnp.zeros((), jnp.int32), jnp.asarray(num_steps))
+
+    def step(self, target, state, batch, *, key):
+        done = jnp.minimum(state.step / state.num_steps / self.until, 1.0)
+        inverse_temperature = jnp.asarray(self.start, jnp.result_type(float)) ** (1 - done)
+        moved = self.method.step(target.tempered(inverse_temperature), state.state, batch, key=key)
+        return AnnealedState(moved, state.step + 1, state.num_steps)
+
+    def draws(self, target, state, *, key):
+        return self.method.draws(target, state.state, key=key)
