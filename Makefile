@@ -5,7 +5,7 @@ DEV := $(VENV)/.dev
 PEERS := $(VENV)/.peers
 
 .DEFAULT_GOAL := help
-.PHONY: demo test lint format benchmark docs clean help
+.PHONY: demo test lint format benchmark reproduce docs clean help
 
 demo: $(DEV) ## fit two posteriors, print a summary, write figures
 	$(BIN)/python examples/demo.py
@@ -24,6 +24,9 @@ format: $(DEV) ## fix style and format
 
 benchmark: $(PEERS) ## time steinflow against its peers
 	$(BIN)/python -m benchmarks
+
+reproduce: $(DEV) ## every figure and table of the paper, into results/ (QUICK=1: smaller, minutes)
+	$(BIN)/python -m steinflow.experiments $(if $(QUICK),--quick) --output results$(if $(QUICK),-quick)
 
 docs: $(DEV) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -182,7 +182,7 @@ import sys
 sys.modules["matplotlib"] = None
 import steinflow as sf
 try:
-    with sf.plots._style():
+    with sf.plots.style():
         pass
 except ImportError as error:
     print(error)

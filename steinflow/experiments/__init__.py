@@ -1,0 +1,74 @@
+"""The paper from one command: every figure and table, on the real data, beside the paper's own numbers."""
+
+import importlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import jax
+
+from steinflow.experiments.parts import Experiment, environment, run
+
+NAMES = {
+    "toy": "Figure 1: particles cross to the far mode of a mixture; with an animation",
+    "expectations": "Figure 2: errors of expectations against the number of particles, beside exact Monte Carlo",
+    "covertype": "Figure 3: logistic regression on 581,012 rows, by epochs, by time and by particles",
+    "logistic": "Appendix: SVGD, NPV and NUTS on eight small data sets",
+    "uncertainty": "Appendix: maps of the predictive probability on two features",
+    "networks": "The table: Bayesian neural networks, SVGD and PBP on ten regression sets",
+}
+"""The experiments, with one line about each."""
+
+__all__ = ["NAMES", "reproduce"]
+
+
+def reproduce(names: Iterable[str], *, output: Path, quick: bool, compute: bool = True) -> Path:
+    """Compute experiments, or go on with them, and return the page with their results.
+
+    Args:
+        names: of `NAMES`; none of them stands for all.
+        output: the folder for numbers (`<name>.json`), pages (`<name>.md`), figures (`images/results`) and finished
+            parts (`parts`); the page with all experiments so far is `results.md`.
+        quick: a smaller version, in minutes.
+        compute: without, pages and figures are written from the parts that are finished.
+    """
+    names = list(names) or list(NAMES)
+    if unknown := [name for name in names if name not in NAMES]:
+        raise ValueError(f"There is no experiment {unknown[0]!r}; there are {', '.join(NAMES)}.")
+    _keep_compiled(output / "compiled")
+    try:
+        for name in names:
+            run(name, _experiment(name), output, quick=quick, compute=compute)
+    finally:
+        page = _write_page(output, quick=quick)
+    return page
+
+
+def _experiment(name: str) -> Experiment:
+    return importlib.import_module(f"steinflow.experiments.{name}").EXPERIMENT
+
+
+def _keep_compiled(folder: Path) -> None:
+    """Let a run that goes on, or a second one, compile nothing again: of the short fits it is the longer part."""
+    if jax.config.jax_compilation_cache_dir is None:
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+def _write_page(output: Path, *, quick: bool) -> Path:
+    """Put the pages that there are on one."""
+    output.mkdir(parents=True, exist_ok=True)
+    machine = environment()
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    command = "steinflow reproduce" + (" --quick" if quick else "")
+    sections = [path.read_text() for name in NAMES if (path := output / f"{name}.md").exists()]
+    text = f"""# The paper, reproduced
+
+Written by `{command}` on {machine["cores"]} cores ({versions}, Python {machine["python"]}). The paper is Liu & Wang,
+*Stein Variational Gradient Descent: A General Purpose Bayesian Inference Algorithm*, NIPS 2016; its numbers were typed
+in from its source. **SVGD, as in the paper** is its kernel with its settings, where it states them; **steinflow
+default** is `sf.SVGD()`, what a user gets without tuning.{" This is the quick version: fewer trials." if quick else ""}
+
+"""
+    page = output / "results.md"
+    page.write_text(text + "\n".join(sections))
+    return page
