@@ -5,11 +5,13 @@ metric builds a `Frame` from the particles: u = L^-1 (x - c), in which scores ar
 """
 
 import abc
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from steinflow.exploration import Langevin
 from steinflow.typing import Array, Particles, Scores
 
 
@@ -35,7 +37,9 @@ class Frame(eqx.Module):
 
 
 class Metric(eqx.Module):
-    """A rule for the frame. To add one, say how it follows from the particles."""
+    """A rule for the frame. To add one, say how it follows from the particles, and whether they explore in it."""
+
+    exploration: eqx.AbstractVar[Langevin | None]
 
     @abc.abstractmethod
     def frame(self, particles: Particles) -> Frame:
@@ -44,6 +48,8 @@ class Metric(eqx.Module):
 
 class Euclidean(Metric):
     """The coordinates as they are: the paper's choice."""
+
+    exploration: ClassVar[Langevin | None] = None
 
     def frame(self, particles):
         one = jnp.ones((), particles.dtype)
@@ -56,9 +62,14 @@ class Cloud(Metric):
     The covariance is that of the particles, its correlations shrunk a little, by `(d / 10n)^2`. Cost: O(n d^2 + d^3) a
     step. With fewer particles than dimensions, where the covariance is singular, and beyond `max_dim` dimensions only
     the variances are used: O(n d). Coordinates without any spread, such as those of one particle, stay as they are.
+
+    Args:
+        max_dim: up to here correlations count, beyond only variances.
+        exploration: random moves, which need coordinates of unit scale, in the first half of a run; None for none.
     """
 
     max_dim: int = 512
+    exploration: Langevin | None = Langevin()
 
     def frame(self, particles):
         num_particles, dim = particles.shape

@@ -8,12 +8,14 @@ The first term drives the particles towards high density, the second keeps them 
 As published, it needs a step size for every problem and loses the spread of the posterior as dimensions grow. The
 defaults here need no tuning and keep the spread, by three changes that stay within the same update: a kernel of long
 reach plus a linear one, whose fixed point has the mean and covariance of a Gaussian target; the coordinates of the
-cloud itself; and a step that adapts. `docs/tuning-free.md` explains and measures them.
+cloud itself; and a step that adapts. Random moves in the first half of a run keep single particles from going astray.
+`docs/tuning-free.md` explains and measures all this.
 """
 
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import optax
 
@@ -44,7 +46,7 @@ class SVGD(Method):
 
     Args:
         kernel: `sf.RBF()`, `sf.IMQ()`, `sf.Linear()`, a sum of them, or a function k(x, y).
-        metric: the coordinates to work in, `sf.Cloud()` or `sf.Euclidean()`.
+        metric: the coordinates to work in, `sf.Cloud()`, in which particles also explore, or `sf.Euclidean()`.
         optimizer: `sf.adaptive()` or any optax optimiser; it sees the negative direction in the metric's coordinates.
             Step sizes of optax want `sf.Euclidean()`, unless they are meant in units of the cloud.
         approximation: `sf.Subsample(m)` or `sf.RandomFeatures(m)`, for very many particles; None is exact.
@@ -76,17 +78,22 @@ class SVGD(Method):
         scores = jnp.where(known, scores, 0.0)
 
         frame = self.metric.frame(x)
-        u = frame.points(x)
+        u, scores = frame.points(x), frame.scores(scores)
+        pairs_key, noise_key = jax.random.split(key)
         if self.approximation is None:
-            direction = stein_direction(u, frame.scores(scores), self.kernel)
+            direction = stein_direction(u, scores, self.kernel)
         else:
-            direction = self.approximation.direction(u, frame.scores(scores), self.kernel, key=key)
+            direction = self.approximation.direction(u, scores, self.kernel, key=pairs_key)
 
         # optax descends, the Stein direction ascends: the one change of sign.
+        fraction = state.step / state.num_steps
         updates, optimizer_state = optax.with_extra_args_support(self.optimizer).update(
-            -direction, state.optimizer_state, u, fraction=state.step / state.num_steps, noisy=batch is not None
+            -direction, state.optimizer_state, u, fraction=fraction, noisy=batch is not None
         )
-        moved = x + frame.moves(jnp.asarray(updates))
+        moves = jnp.asarray(updates)
+        if self.metric.exploration is not None:
+            moves += self.metric.exploration.moves(scores, fraction, key=noise_key)
+        moved = x + frame.moves(moves)
         possible = jnp.all(jnp.isfinite(moved), axis=1, keepdims=True) & jnp.any(known)
         return SVGDState(jnp.where(possible, moved, x), optimizer_state, state.step + 1, state.num_steps)
 
