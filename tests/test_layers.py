@@ -63,6 +63,7 @@ OPTIONAL = [
     "orbax",
     "pandas",
     "plotly",
+    "pooch",
     "pyarrow",
     "pymc",
     "rich",
