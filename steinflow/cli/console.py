@@ -47,9 +47,9 @@ def clear_errors(command: Callable) -> Callable:
     def run(*args, **kwargs):
         if kwargs.get("debug"):
             return command(*args, **kwargs)
-        warnings.simplefilter("ignore")  # about internals; what a user should know is said in words
         try:
-            return command(*args, **kwargs)
+            with warnings.catch_warnings(action="ignore"):  # of internals; what a user should know is said in words
+                return command(*args, **kwargs)
         except KeyboardInterrupt:
             fail("Interrupted; nothing was written.", INTERRUPTED)
         except BrokenPipeError:  # `steinflow ... | head`

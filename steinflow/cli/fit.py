@@ -26,12 +26,12 @@ from steinflow.cli.console import (
     show_progress,
     table,
 )
-from steinflow.cli.options import Data, Encoding, Markers, Separator, read
+from steinflow.cli.options import Data, Decimal, Encoding, Markers, Separator, read
 from steinflow.tabular.features import Missing
 from steinflow.tabular.fitting import MethodName, Prepared, prepare, run_fit
 from steinflow.tabular.responses import ModelName
 from steinflow.tabular.runs import Run, check_free, free_folder
-from steinflow.tabular.tables import shown
+from steinflow.tabular.tables import counted, shown
 
 _SHOWN_PARAMETERS = 15
 
@@ -96,6 +96,7 @@ def fit(
     ] = "50",
     encoding: Encoding = "utf-8",
     separator: Separator = None,
+    decimal: Decimal = ".",
     missing_marker: Markers = None,
     strict: Annotated[
         bool,
@@ -118,8 +119,8 @@ def fit(
     """
     folder = output or free_folder(f"{data.name.split('.')[0]}-{target}")
     check_free(folder, overwrite=overwrite)  # before the work, not after it
-    frame = read(data, encoding, separator, missing_marker)
-    remark(f"{shown(data.name)}: {len(frame):,} rows, {frame.shape[1]} columns.", quiet=quiet)
+    frame = read(data, encoding, separator, decimal, missing_marker)
+    remark(f"{shown(data.name)}: {counted(len(frame), 'row')}, {counted(frame.shape[1], 'column')}.", quiet=quiet)
     prepared = prepare(
         frame,
         target,

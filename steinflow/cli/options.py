@@ -22,6 +22,7 @@ Separator = Annotated[
         help="Between fields of a CSV file; found by itself if not given.", show_default=False, rich_help_panel=_PANEL
     ),
 ]
+Decimal = Annotated[str, typer.Option(help="The point or comma in numbers of a CSV file.", rich_help_panel=_PANEL)]
 Markers = Annotated[
     list[str] | None,
     typer.Option(
@@ -34,9 +35,9 @@ Markers = Annotated[
 ]
 
 
-def read(data: Path, encoding: str, separator: str | None, markers: list[str] | None) -> Frame:
+def read(data: Path, encoding: str, separator: str | None, decimal: str, markers: list[str] | None) -> Frame:
     """Read a table with these options."""
     # Some programs put a mark at the beginning of UTF-8 files.
     encoding = "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
     separator = "\t" if separator in ("\\t", "tab") else separator
-    return read_table(data, encoding=encoding, separator=separator, missing_markers=markers or ())
+    return read_table(data, encoding=encoding, separator=separator, decimal=decimal, missing_markers=markers or ())

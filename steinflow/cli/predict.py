@@ -19,7 +19,7 @@ from steinflow.cli.console import (
     remark,
     table,
 )
-from steinflow.cli.options import Data, Encoding, Markers, RunFolder, Separator, read
+from steinflow.cli.options import Data, Decimal, Encoding, Markers, RunFolder, Separator, read
 from steinflow.tabular.features import Missing, describe_missing
 from steinflow.tabular.predictions import evaluate, predict
 from steinflow.tabular.runs import load_run, write_whole
@@ -45,6 +45,7 @@ def predict_rows(
     ] = "error",
     encoding: Encoding = "utf-8",
     separator: Separator = None,
+    decimal: Decimal = ".",
     missing_marker: Markers = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -60,7 +61,7 @@ def predict_rows(
       steinflow predict runs/houses-price new-houses.csv
     """
     saved = load_run(run)
-    frame = read(data, encoding, separator, missing_marker)
+    frame = read(data, encoding, separator, decimal, missing_marker)
     X, notes = saved.problem.features.matrix(frame, data.name)
     known = np.isfinite(X).all(axis=1)
     if not known.all() and missing == "error":

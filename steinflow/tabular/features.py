@@ -16,6 +16,7 @@ from steinflow.tabular.tables import Frame, TableError, check_column, listed, sh
 Missing = Literal["error", "drop", "mean"]
 MAX_CATEGORIES = 20
 _MOSTLY_NUMBERS = 0.5  # from this part on, a column of text is a column of numbers with odd cells
+_DATE = r"\s*(\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4})([T ].*)?"
 _HUGE = 1e300  # differences of such numbers overflow
 _FAR_OUT = 1e6  # times the middle range: no measurement, more likely a slip or a code for "missing"
 
@@ -64,8 +65,7 @@ class Features:
 
     @classmethod
     def learn(cls, frame: Frame) -> "Features":
-        """Look at the columns of the rows to fit. Raise an error for those that no regression can use."""
-        _check_kinds(frame)
+        """Look at the columns of the rows to fit, after `check_kinds`."""
         columns, constant, notes = [], [], []
         for name in frame.columns:
             values = frame[name]
@@ -190,14 +190,14 @@ def _indicators(column, values):
     ]
 
 
-def _check_kinds(frame) -> None:
+def check_kinds(frame: Frame) -> None:
     """Refuse dates, nested values, numbers with odd cells, and text of many different values."""
     free_text = []
     for name in frame.columns:
         values = frame[name]
         if _is_number(values) or not values.notna().any():
             continue
-        if values.dtype.kind in "Mm":
+        if values.dtype.kind in "Mm" or _looks_like_dates(values):
             raise TableError(
                 f"Column '{shown(name)}' holds dates or times, which a regression cannot use as they are; turn it into "
                 f"numbers (days since ..., month, ...), or leave it out with --drop '{shown(name)}'."
@@ -236,9 +236,14 @@ def _refuse_odd_cells(name, values) -> None:
         )
     if len(odd) == len(text) and text.str.fullmatch(r"\s*[-+]?\d+,\d+\s*").mean() > _MOSTLY_NUMBERS:
         raise TableError(
-            f"Column '{shown(name)}' holds numbers with decimal commas, such as {listed(_texts(values)[:1])}; write "
-            "them with points."
+            f"Column '{shown(name)}' holds numbers with decimal commas, such as {listed(_texts(values)[:1])}; add "
+            "--decimal ','."
         )
+
+
+def _looks_like_dates(values) -> bool:
+    text = values.dropna().astype(str).iloc[:100]
+    return bool(text.str.fullmatch(_DATE).mean() > _MOSTLY_NUMBERS)
 
 
 def _texts(values) -> list[str]:

@@ -18,12 +18,12 @@ from steinflow.methods.nuts import NUTS
 from steinflow.methods.sgld import SGLD, ParallelSGLD
 from steinflow.methods.svgd import SVGD
 from steinflow.stopping import Converged
-from steinflow.tabular.features import Features, Missing, describe_missing, missing_rows
+from steinflow.tabular.features import Features, Missing, check_kinds, describe_missing, missing_rows
 from steinflow.tabular.predictions import evaluate, predict
 from steinflow.tabular.problems import Problem, start
 from steinflow.tabular.responses import ModelName, Response, choose_kind
 from steinflow.tabular.runs import Run
-from steinflow.tabular.tables import Frame, TableError, check_column, listed, shown
+from steinflow.tabular.tables import Frame, TableError, check_column, counted, listed, shown
 
 MethodName = Literal["svgd", "svgd-paper", "nuts", "sgld", "parallel-sgld", "dsvi", "npv", "map"]
 # By the name on the command line. Langevin steps are in units of the posterior's variance, about 1 / rows.
@@ -101,6 +101,7 @@ def prepare(
         Response.learn(frame[target], kind) if kind == "classes" else Response.learn(frame[target].iloc[learn], kind)
     )
     columns = frame.drop(columns=target)
+    check_kinds(columns)
     features = Features.learn(columns.iloc[learn])
     X, _ = features.matrix(columns, where)
     X = np.where(np.isfinite(X), X, 0.0)  # the mean, or the most frequent category
@@ -210,7 +211,8 @@ def _usable(frame, target, where, missing):
     notes = []
     if len(frame) < _MIN_ROWS:
         raise TableError(
-            f"{shown(where)} has {_rows(len(frame))}; a fit needs at least {_MIN_ROWS}, some of them to be held out."
+            f"{shown(where)} has {counted(len(frame), 'row')}; a fit needs at least {_MIN_ROWS}, some of them to be "
+            "held out."
         )
     empty = [name for name in frame.columns if name != target and not frame[name].notna().any()]
     if empty:
@@ -225,11 +227,11 @@ def _usable(frame, target, where, missing):
         )
     if len(frame) - lost.sum() < _MIN_ROWS:
         raise TableError(
-            f"Without the rows that have missing values, {shown(where)} has {_rows(len(frame) - int(lost.sum()))} "
-            f"left ({describe_missing(frame)}); add --missing mean, or --drop COLUMN."
+            f"Without the rows that have missing values, {shown(where)} has "
+            f"{counted(len(frame) - int(lost.sum()), 'row')} left ({describe_missing(frame)}); add --missing mean, or --drop COLUMN."
         )
     if lost.any():
-        notes.append(f"Left out {_rows(int(lost.sum()))} with missing values.")
+        notes.append(f"Left out {counted(int(lost.sum()), 'row')} with missing values.")
     if missing == "mean" and num_missing > lost.sum():
         notes.append(f"Filled in the mean, or the most frequent category: {describe_missing(frame[~lost])}.")
     return frame[~lost], notes
@@ -267,7 +269,3 @@ def _on_held_out(prepared, result):
     table.insert(0, "truth", truth)
     table.insert(0, "row", numbers[some])
     return evaluation, table
-
-
-def _rows(count):
-    return f"{count:,} row" if count == 1 else f"{count:,} rows"

@@ -126,12 +126,14 @@ def _class_labels(name, values) -> tuple[str, ...]:
             f"The target '{shown(name)}' has one class, {listed(_labels_of(values)[:1])}, in every row; a "
             "classification needs rows of at least two. Name another --target, or add rows of the other class."
         )
-    if len(distinct) > MAX_CLASSES:
-        numeric = values.dtype.kind in "iuf"
+    numeric = values.dtype.kind in "iuf"
+    fractional = numeric and bool(np.any(distinct.astype(float) != np.round(distinct.astype(float))))
+    most = _FEW_NUMBERS if fractional else min(MAX_CLASSES, max(2, len(values) // 2))
+    if len(distinct) > most:
         remedy = "use --model linear, which predicts numbers" if numeric else "group them, or name another --target"
         raise TableError(
             f"The target '{shown(name)}' has {len(distinct):,} different values, such as {listed(_some(values))}, too "
-            f"many for classes (at most {MAX_CLASSES}); {remedy}."
+            f"many for classes (at most {most} here); {remedy}."
         )
     ordered = sorted(distinct) if values.dtype.kind in "iufb" else sorted(distinct, key=str)
     return tuple(_label(value) for value in ordered)

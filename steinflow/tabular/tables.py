@@ -32,11 +32,17 @@ def listed(names: Sequence[object], most: int = 8) -> str:
     return f"{some} and {len(names) - most} more" if len(names) > most else some
 
 
+def counted(count: int, thing: str) -> str:
+    """Return a number of things in words: 1 row, 2 rows."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
 def read_table(
     path: str | Path,
     *,
     encoding: str = "utf-8-sig",
     separator: str | None = None,
+    decimal: str = ".",
     missing_markers: Sequence[str] = (),
 ) -> Frame:
     """Read a CSV or Parquet file; column names are text, and a column that only counts the rows is left out.
@@ -45,6 +51,7 @@ def read_table(
         path: of the file; compressed CSV files may end in .gz, .bz2, .xz or .zip.
         encoding: of a CSV file.
         separator: between the fields of a CSV file; found from its first line if not given.
+        decimal: the point or comma in the numbers of a CSV file.
         missing_markers: cells that stand for a missing value, beside the empty cell, NA, NaN, null and the like.
     """
     pandas = _pandas()
@@ -53,7 +60,7 @@ def read_table(
     if path.suffix.lower() in _PARQUET:
         frame = _read_parquet(pandas, path)
     elif path.suffix.lower() in _CSV or _looks_like_text(path):
-        frame = _read_csv(pandas, path, encoding, separator, list(missing_markers))
+        frame = _read_csv(pandas, path, encoding, separator, decimal, list(missing_markers))
     else:
         raise TableError(f"{shown(path)} is neither CSV nor Parquet by its name and content; save it as a .csv file.")
     frame.columns = [str(name).strip() for name in frame.columns]
@@ -100,15 +107,22 @@ def _read_parquet(pandas, path):
         raise TableError(f"{shown(path)} is not a Parquet file that can be read ({shown(error, 120)}).") from error
 
 
-def _read_csv(pandas, path, encoding, separator, missing_markers):
+def _read_csv(pandas, path, encoding, separator, decimal, missing_markers):
     try:
         "".encode(encoding)
     except LookupError as error:
         raise TableError(f"There is no encoding '{shown(encoding)}'; try utf-8, latin-1, cp1252 or utf-16.") from error
+    if len(decimal) != 1:
+        raise TableError(f"--decimal is a point or a comma; got '{shown(decimal)}'.")
     separator = separator or _separator(path, encoding)
     try:
         return pandas.read_csv(
-            path, sep=separator, encoding=encoding, na_values=missing_markers or None, skipinitialspace=True
+            path,
+            sep=separator,
+            decimal=decimal,
+            encoding=encoding,
+            na_values=missing_markers or None,
+            skipinitialspace=True,
         )
     except UnicodeError as error:
         raise TableError(_not_in_this_encoding(path, encoding)) from error
