@@ -3,7 +3,8 @@
     python docs/moving_picture.py
 
 Left, the paper's mixture from a start at -10: each particle keeps a height of its own under the curve, as a part of the
-density, so that dots fill the area evenly once the particles are right. Right, a banana with its contours.
+density, so that dots fill the area evenly once the particles are right. Right, a banana with its contours. The random
+moves of the first half of a run are left out: they would hide the flow.
 """
 
 from pathlib import Path
@@ -32,8 +33,15 @@ def banana(x):
 
 def film(log_density, start, num_steps):
     """Return recorded particles: frames, particles, dimensions; more of them early, when most happens."""
+    method = sf.SVGD(metric=sf.Cloud(exploration=None))
     result = sf.fit(
-        log_density, particles=start, num_steps=num_steps, progress=False, record={"x": lambda x: x}, record_every=1
+        log_density,
+        method,
+        particles=start,
+        num_steps=num_steps,
+        progress=False,
+        record={"x": lambda x: x},
+        record_every=1,
     )
     frames = np.concatenate([np.asarray(start)[None], np.asarray(result.history["x"])])
     chosen = np.unique((num_steps * np.linspace(0, 1, NUM_FRAMES) ** 2.2).round().astype(int))
