@@ -33,7 +33,7 @@ def fitted(frame, target, **options):
     prepared = prepare(frame, target, **options)
     return run_fit(
         prepared,
-        num_particles=30,
+        num_particles=40,
         num_steps=100,
         progress=False,
         data={"file": f"{tables.HOSTILE}.csv"},
@@ -163,7 +163,7 @@ def places(page):
 def test_the_slider_moves_the_particles(opened):
     page = opened("numbers")
     end = places(page)
-    assert len(end) == 30
+    assert len(end) == 40
     assert "step 100" in page.locator("#step").text_content()
     page.locator("#slider").fill("0")
     start = places(page)

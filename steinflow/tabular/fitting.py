@@ -228,7 +228,8 @@ def _usable(frame, target, where, missing):
     if len(frame) - lost.sum() < _MIN_ROWS:
         raise TableError(
             f"Without the rows that have missing values, {shown(where)} has "
-            f"{counted(len(frame) - int(lost.sum()), 'row')} left ({describe_missing(frame)}); add --missing mean, or --drop COLUMN."
+            f"{counted(len(frame) - int(lost.sum()), 'row')} left ({describe_missing(frame)}); add --missing mean, "
+            "or --drop COLUMN."
         )
     if lost.any():
         notes.append(f"Left out {counted(int(lost.sum()), 'row')} with missing values.")

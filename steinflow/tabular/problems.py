@@ -14,7 +14,7 @@ from steinflow.tabular.features import Features
 from steinflow.tabular.responses import ModelName, Response
 from steinflow.typing import Array, Params
 
-_SHOWN_WEIGHTS = 60  # parameters to follow through a run
+_FOLLOWED = 60  # parameters to follow through a run
 _SHOWN_UNITS = 8  # of a network
 
 
@@ -70,22 +70,15 @@ class Problem:
         """Return the model for predictions, which need none of the rows it was fitted to."""
         return self.posterior(np.zeros((1, len(self.features.labels))), np.zeros(1))
 
-    def parameters(self, particles: Params) -> Array:
-        """Return the parameters that are worth a look, one column each, on the scale of the model."""
-        if self.hidden:
-            last = particles["weights"][-1]
-            columns = [last.reshape(len(last), -1)[:, :_SHOWN_UNITS], particles["log_lambda"][:, None]]
-        else:
-            w = particles["w"]
-            columns = [w.reshape(len(w), -1), particles["log_alpha"][:, None]]
-        columns[1] = jnp.exp(-0.5 * columns[1])
-        if self.response.family.noisy:
-            columns.append(jnp.exp(-0.5 * particles["log_gamma"])[:, None])
-        return jnp.concatenate(columns, axis=1)
+    @property
+    def parameters(self) -> "Columns":
+        """A function from particles to the parameters that are worth a look."""
+        return Columns(is_network=bool(self.hidden), noisy=self.response.family.noisy)
 
-    def followed(self, particles: Params) -> Array:
-        """Return the first of the parameters, few enough to be recorded all along a run."""
-        return self.parameters(particles)[:, :_SHOWN_WEIGHTS]
+    @property
+    def followed(self) -> "Columns":
+        """A function from particles to the first of the parameters, few enough to be recorded all along a run."""
+        return dataclasses.replace(self.parameters, most=_FOLLOWED)
 
     def parameter_names(self) -> list[str]:
         """Return the names of the columns of `parameters`."""
@@ -129,6 +122,31 @@ class Problem:
         """Return what `to_json` described."""
         features, response = Features.from_json(values["features"]), Response.from_json(values["response"])
         return cls(features, response, tuple(values["hidden"]), values["activation"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """Parameters as the columns of a matrix, on the scale of the model; equal ones share their compiled code.
+
+    Attributes:
+        is_network: whether the particles are those of a network.
+        noisy: whether they hold the noise.
+        most: how many columns to return at most.
+    """
+
+    is_network: bool
+    noisy: bool
+    most: int | None = None
+
+    def __call__(self, particles: Params) -> Array:
+        """Return weights, the prior's sd and the noise's sd, one row per particle."""
+        weights = particles["weights"][-1] if self.is_network else particles["w"]
+        precision = particles["log_lambda" if self.is_network else "log_alpha"]
+        weights = weights.reshape(len(weights), -1)
+        columns = [weights[:, :_SHOWN_UNITS] if self.is_network else weights, jnp.exp(-0.5 * precision)[:, None]]
+        if self.noisy:
+            columns.append(jnp.exp(-0.5 * particles["log_gamma"])[:, None])
+        return jnp.concatenate(columns, axis=1)[:, : self.most]
 
 
 def start(model: Supervised, num_particles: int, key: int) -> Params:
