@@ -64,7 +64,8 @@ def fit(
         progress: show a bar with the rate, KSD and dispersion.
         record: functions of all particles (in the user's structure) to record by name, such as `{"x": lambda x: x}`.
         record_every: steps between records; by default there are about 50.
-        stop: a rule that ends the run early, such as `sf.Converged()`.
+        stop: a rule that ends the run early, such as `sf.Converged()`: a function of the history, to which `fraction`,
+            the part of the run that was done at each record, is added.
         checkpoint: a folder, or `sf.Checkpoint(folder, ...)`. The run is saved there on its way; the same call goes on
             from the last checkpoint, bit for bit.
         mesh: devices to share the work, as `sf.mesh()`.
@@ -139,12 +140,12 @@ def _loop(run, snapshot, feed, folder, bar, num_steps, record_every, stop) -> No
         chunk = _next_chunk(chunk, goal - step, seconds)
         bar.update(goal - step)
         if goal == next_record:
-            snapshot.status = _watch(run, snapshot, feed, bar, stop)
+            snapshot.status = _watch(run, snapshot, feed, bar, stop, num_steps)
         if due and goal < num_steps and snapshot.status in _UNFINISHED:
             folder.save(snapshot)
 
 
-def _watch(run, snapshot, feed, bar, stop) -> str:
+def _watch(run, snapshot, feed, bar, stop, num_steps) -> str:
     """Add a record to the history, and say whether the run goes on."""
     figures = run.watch(snapshot.state, snapshot.step, feed.block)
     for name, value in {"step": np.asarray(snapshot.step), **figures}.items():
@@ -152,7 +153,8 @@ def _watch(run, snapshot, feed, bar, stop) -> str:
     bar.set_postfix(ksd=f"{figures['ksd']:.2g}", dispersion=f"{figures['dispersion']:.2f}", refresh=False)
     if figures["finite"] == 0:
         return "non-finite"
-    return "converged" if stop is not None and stop(snapshot.history) else "running"
+    done = {"fraction": [step / num_steps for step in snapshot.history["step"]]}
+    return "converged" if stop is not None and stop({**snapshot.history, **done}) else "running"
 
 
 def _next_chunk(chunk, steps_done, seconds):

@@ -15,7 +15,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.optimize
 
 from steinflow.bandwidths import Wide
 from steinflow.kernels import IMQ, Linear
@@ -45,6 +44,8 @@ def stein_weights(particles: Particles, scores: Scores) -> np.ndarray:
     As a problem of nonnegative least squares: on every ray from the origin $w^\top U w + (1 - 1^\top w)^2$ is least
     where $w^\top U w$ on the simplex is, so its minimiser over w >= 0, divided by its sum, is the answer.
     """
+    from scipy.optimize import nnls  # it takes a moment to import
+
     n = len(particles)
     if n > _MAX_PARTICLES:
         raise ValueError(
@@ -54,7 +55,7 @@ def stein_weights(particles: Particles, scores: Scores) -> np.ndarray:
     matrix = np.asarray(_stein_kernel_matrix(particles, scores), float) + _EVENNESS * np.eye(n)
     eigenvalues, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     root = np.sqrt(np.maximum(eigenvalues, 0.0))[:, None] * vectors.T
-    weights, _ = scipy.optimize.nnls(np.vstack([root, np.ones(n)]), np.r_[np.zeros(n), 1.0])
+    weights, _ = nnls(np.vstack([root, np.ones(n)]), np.r_[np.zeros(n), 1.0])
     return weights / np.sum(weights)
 
 

@@ -23,28 +23,31 @@ class Converged(StoppingRule):
     All three matter. KSD settles on collapsed clouds and on plateaus far from the target too, but there the dispersion
     is not 1, or the mean score not 0. A run that settles where either is wrong goes on to its last step.
 
-    Steps of `sf.adaptive()` get smaller over the second half of a run; a run that stops before has not had that, and
-    need not: its steps back off by themselves. With minibatches it is the small steps that average out the noise, so
-    there the rule never stops: the noise of the mean score forbids it.
+    The default SVGD explores by random moves in the first half of a run and becomes even in the second, so that before
+    half of the steps there is always something to gain. A method without such a schedule, as `sf.SVGD.paper()`, may
+    stop at any time: `earliest=0`. With minibatches it is the ever smaller steps that average out the noise, and there
+    the rule never stops: the noise of the mean score forbids it.
 
     Args:
         patience: how many records KSD may go without falling by `improvement`.
         improvement: the relative fall of KSD that counts.
         dispersion_tolerance: how far the dispersion may be from 1: its median, and half as far again any coordinate's.
         mean_tolerance: how far the mean may be off, in posterior sds, by the estimate of `history["mean_error"]`.
+        earliest: the part of the run that is done in any case; what was before is not compared with.
     """
 
-    patience: int = 8
+    patience: int = 5
     improvement: float = 0.05
     dispersion_tolerance: float = 0.1
     mean_tolerance: float = 0.05
+    earliest: float = 0.5
 
     def __check_init__(self):
         if self.patience < 1:
             raise ValueError(f"patience is a number of records, at least 1; got {self.patience}.")
 
     def __call__(self, history):
-        ksd = np.asarray(history["ksd"])
+        ksd = np.asarray(history["ksd"])[np.asarray(history["fraction"]) >= self.earliest]
         if len(ksd) <= self.patience or not np.isfinite(ksd[-1]):
             return False
         settled = min(ksd[-self.patience :]) > (1 - self.improvement) * min(ksd[: -self.patience])
