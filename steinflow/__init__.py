@@ -23,7 +23,7 @@ from steinflow.methods.pmd import PMD
 from steinflow.methods.sgld import SGLD, ParallelSGLD
 from steinflow.methods.svgd import SVGD
 from steinflow.metrics import Cloud, Euclidean
-from steinflow.optimizers import adagrad, adagrad_with_momentum, adaptive
+from steinflow.optimizers import adagrad, adagrad_with_momentum, adaptive, decaying_adam
 from steinflow.refinement import Check
 from steinflow.result import Outcome, Result, load
 from steinflow.sharding import mesh
@@ -94,6 +94,7 @@ __all__ = [
     "adagrad_with_momentum",
     "adaptive",
     "constraints",
+    "decaying_adam",
     "dispersion",
     "fit",
     "from_network",

@@ -83,12 +83,13 @@ class _SteinEstimator(BaseEstimator):
         inputs = (X - self.shift_) / self.scale_
         if self.hidden:
             hidden = tuple(self.hidden)
-            return NeuralNetwork(inputs, y, hidden, self.activation, family=family, standardize=False)
+            return NeuralNetwork(
+                inputs, y, hidden, self.activation, family=family, standardize=False, init="scale"
+            )
         return GeneralizedLinear(inputs, y, family)
 
     def _default_method(self):
-        # A network has many more weights than particles, and modes that a kernel of long reach would average.
-        return SVGD.paper() if self.hidden else SVGD()
+        return SVGD.for_networks() if self.hidden else SVGD()
 
     def _run(self, model: Supervised, responses: Scaling, particles=None, log_prior=None):
         """Run the method, and keep the particles as NumPy arrays."""
@@ -157,7 +158,7 @@ class SteinRegressor(RegressorMixin, _SteinEstimator):
         num_particles: how many particles stand for the posterior.
         num_steps: at most; the run stops before when the particles have settled.
         batch_size: rows per step; by default all of them up to 10,000 and 1,000 above.
-        method: an inference method; by default `sf.SVGD()`, and `sf.SVGD.paper()` with hidden layers.
+        method: an inference method; by default `sf.SVGD()`, with hidden layers `sf.SVGD.for_networks()`.
         random_state: makes fits repeat themselves.
 
     Attributes:
@@ -247,7 +248,7 @@ class SteinClassifier(ClassifierMixin, _SteinEstimator):
         num_particles: how many particles stand for the posterior.
         num_steps: at most; the run stops before when the particles have settled.
         batch_size: rows per step; by default all of them up to 10,000 and 1,000 above.
-        method: an inference method; by default `sf.SVGD()`, and `sf.SVGD.paper()` with hidden layers.
+        method: an inference method; by default `sf.SVGD()`, with hidden layers `sf.SVGD.for_networks()`.
         random_state: makes fits repeat themselves.
 
     Attributes:

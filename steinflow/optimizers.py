@@ -19,6 +19,19 @@ def adagrad(step_size: float = 0.1) -> optax.GradientTransformation:
     return optax.adagrad(step_size, initial_accumulator_value=0.0, eps=1e-6)
 
 
+@functools.cache
+def decaying_adam(step_size: float = 0.01) -> optax.GradientTransformationExtraArgs:
+    """Adam whose step size falls to zero over the run, as half a cosine; it needs no number of steps."""
+    adam = optax.scale_by_adam()
+
+    def update(updates, state, params=None, **extra_args):
+        directions, state = adam.update(updates, state, params)
+        size = 0.5 * step_size * (1 + jnp.cos(jnp.pi * extra_args["fraction"]))
+        return jax.tree.map(lambda direction: (-size * direction).astype(direction.dtype), directions), state
+
+    return optax.GradientTransformationExtraArgs(adam.init, update)
+
+
 class AdaptiveState(NamedTuple):
     """Step sizes of the cloud as a whole and of its shape, their last directions, and how far the cloud may move."""
 

@@ -1,6 +1,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import steinflow as sf
@@ -29,6 +30,17 @@ def test_authors_accumulator(dtype):
         updates, state = optimizer.update(jnp.asarray(g, dtype), state)
         accumulator = accumulator if step == 0 else 0.9 * accumulator + 0.1 * g**2
         np.testing.assert_allclose(updates, -0.01 * g / (1e-6 + np.sqrt(accumulator)), rtol=1e-4)
+        assert updates.dtype == dtype
+
+
+def test_decaying_adam_is_adam_on_a_cosine(dtype):
+    num_steps, start = 8, jnp.asarray([1.0, -2.0, 3.0], dtype)
+    ours, theirs = sf.decaying_adam(0.1), optax.adam(optax.cosine_decay_schedule(0.1, num_steps))
+    our_state, their_state = ours.init(start), theirs.init(start)
+    for step, g in enumerate(np.random.default_rng(0).normal(size=(num_steps, 3))):
+        updates, our_state = ours.update(jnp.asarray(g, dtype), our_state, fraction=jnp.asarray(step / num_steps))
+        expected, their_state = theirs.update(jnp.asarray(g, dtype), their_state)
+        np.testing.assert_allclose(updates, expected, rtol=1e-4)
         assert updates.dtype == dtype
 
 

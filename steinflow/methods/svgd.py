@@ -24,7 +24,7 @@ from steinflow.bandwidths import Wide
 from steinflow.kernels import IMQ, RBF, Centered, Kernel, Linear, as_kernel
 from steinflow.methods.base import Draws, Method
 from steinflow.metrics import Cloud, Euclidean, Metric
-from steinflow.optimizers import adagrad, adaptive
+from steinflow.optimizers import adagrad, adaptive, decaying_adam
 from steinflow.stein import stein_direction
 from steinflow.typing import Array, Particles
 
@@ -67,6 +67,15 @@ class SVGD(Method):
     def paper(cls, step_size: float = 0.1) -> "SVGD":
         """Return Algorithm 1 as published: RBF kernel, median bandwidth, AdaGrad."""
         return cls(kernel=RBF(), metric=Euclidean(), optimizer=adagrad(step_size))
+
+    @classmethod
+    def for_networks(cls, step_size: float = 0.01) -> "SVGD":
+        """Return what suits networks, whose weights outnumber the particles: the paper's kernel, Adam that decays.
+
+        There the cloud has no covariance to work in, and small steps keep the weights of a hierarchical prior from
+        falling into its funnel, where all of them vanish.
+        """
+        return cls(kernel=RBF(), metric=Euclidean(), optimizer=decaying_adam(step_size))
 
     def init(self, target, particles, *, num_steps, key):
         return SVGDState(particles, self.optimizer.init(particles), jnp.zeros((), jnp.int32), num_steps)
