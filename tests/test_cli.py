@@ -471,3 +471,11 @@ def test_without_typer_it_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "typer", None)
     with pytest.raises(SystemExit, match=re.escape("pip install 'steinflow[cli]'")):
         importlib.import_module("steinflow.cli").main()
+
+
+def test_demo_types_commands_that_exist(monkeypatch):
+    called = []
+    monkeypatch.setattr("steinflow.cli.tours._called", lambda app, arguments: called.append(arguments) and 0)
+    assert steinflow_("demo", "--output", "demo").exit_code == 0
+    assert [arguments[0] for arguments in called] == ["fit", "report"]
+    assert {"radius", "texture", "diagnosis"} <= set(pandas.read_csv("demo/tumours.csv").columns)

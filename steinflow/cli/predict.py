@@ -73,7 +73,7 @@ def predict_rows(
     result, filled = saved.result, np.where(np.isfinite(X), X, 0.0)
     table_of_predictions = predict(saved.problem, result.particles, filled, weights=result.weights).frame()
     if missing == "drop":
-        table_of_predictions = table_of_predictions.where(known)
+        table_of_predictions = table_of_predictions[known].reindex(table_of_predictions.index)
     evaluation = _compared(saved, frame, filled, known if missing == "drop" else np.ones(len(frame), bool))
     path = write_whole(
         output or Path(f"{data.name.split('.')[0]}-predictions.csv"), table_of_predictions.to_csv(index=False)
