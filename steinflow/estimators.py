@@ -83,9 +83,7 @@ class _SteinEstimator(BaseEstimator):
         inputs = (X - self.shift_) / self.scale_
         if self.hidden:
             hidden = tuple(self.hidden)
-            return NeuralNetwork(
-                inputs, y, hidden, self.activation, family=family, standardize=False, init="scale"
-            )
+            return NeuralNetwork(inputs, y, hidden, self.activation, family=family, standardize=False, init="scale")
         return GeneralizedLinear(inputs, y, family)
 
     def _default_method(self):

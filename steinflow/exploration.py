@@ -14,7 +14,7 @@ from steinflow.typing import Array, Key, Scores
 
 
 class Langevin(eqx.Module):
-    r"""The moves $\epsilon_i\, (s_i - \bar s) + \sqrt{2 \epsilon_i}\, \xi_i$, less their mean, in the first half of a run.
+    r"""The moves $\epsilon_i\, (s_i - \bar s) + \sqrt{2 \epsilon_i}\, \xi_i$, less their mean, early in a run.
 
     They change the shape of the cloud and not its place, so that what minibatches make all scores err by drops out. The
     step $\epsilon$ falls to zero by half of the run. It is shorter where the score is longer than twice what it is

@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 from tqdm.auto import tqdm
 
 from steinflow import sharding
 from steinflow.checkpoints import Checkpoint, CheckpointFolder, Snapshot
-from steinflow.diagnostics import as_key, dispersion_of
+from steinflow.diagnostics import as_key
 from steinflow.fingerprints import fingerprint
 from steinflow.memory import check_memory
 from steinflow.methods.base import Method
@@ -166,10 +165,9 @@ def _next_chunk(chunk, steps_done, seconds):
 
 def _check_start(run, state, block, num_particles):
     final = run.final(state, 0, block)
-    finite = run.target.finite(final.log_densities, final.scores)
-    if not jnp.any(finite):
+    if not np.any(final.finite):
         known = run.target.target.knows_log_density
-        which = "log density" if known and not jnp.any(jnp.isfinite(final.log_densities)) else "score"
+        which = "log density" if known and not np.any(np.isfinite(final.log_densities)) else "score"
         raise ValueError(
             f"The {which} is not finite at any of the {num_particles} starting particles. Start where the density is "
             "positive and finite, and write it with log-space functions (jax.nn.log_sigmoid, xlogy, ...)."
@@ -233,17 +231,15 @@ def _terminated_as_interrupted(*, enabled):
 
 
 def _result(run, final, snapshot, target) -> Result:
-    finite = run.target.finite(final.log_densities, final.scores)
-    scores = jnp.where(finite[:, None], final.scores, 0.0)
-    dispersion = np.asarray(dispersion_of(final.draws.particles, scores, final.draws.weights))
+    dispersion, num_lost = np.asarray(final.dispersion), int(np.sum(~np.asarray(final.finite)))
     history = snapshot.history.items()
     return Result(
         particles=final.user,
         weights=final.draws.weights,
         history={name: jax.tree.map(lambda *leaves: np.stack(leaves), *values) for name, values in history},
-        outcome=_outcome(snapshot.status, snapshot.step, dispersion, int(jnp.sum(~finite)), len(scores)),
+        outcome=_outcome(snapshot.status, snapshot.step, dispersion, num_lost, len(final.scores)),
         unconstrained=final.draws.particles,
-        scores=scores,
+        scores=final.scores,
         log_densities=final.log_densities,
         num_chains=final.draws.num_chains,
         target=target,

@@ -24,12 +24,14 @@ Record = Mapping[str, Callable[[Params], PyTree]]
 
 
 class Final(eqx.Module):
-    """The posterior that a state stands for, with its scores."""
+    """The posterior that a state stands for, with its scores: zero where they or the densities are not finite."""
 
     draws: Draws
     user: Params
     log_densities: Array
     scores: Scores
+    finite: Array
+    dispersion: Array
 
 
 class Run(eqx.Module):
@@ -125,8 +127,12 @@ def _watch(run, state, step, block):
 @eqx.filter_jit
 def _final(run, state, step, block):
     draws = run.method.draws(run.target, state, key=run.key)
-    values = _evaluate(run, draws.particles, step, block)
-    return sharding.same_everywhere(Final(draws, run.target.to_user(draws.particles), *values))
+    log_densities, scores = _evaluate(run, draws.particles, step, block)
+    finite = run.target.finite(log_densities, scores)
+    scores = jnp.where(finite[:, None], scores, 0.0)
+    dispersion = dispersion_of(draws.particles, scores, draws.weights)
+    user = run.target.to_user(draws.particles)
+    return sharding.same_everywhere(Final(draws, user, log_densities, scores, finite, dispersion))
 
 
 def _evaluate(run, particles, step, block):

@@ -365,15 +365,18 @@ def flatten(target: Target, particles: Params) -> tuple[FlatTarget, Particles]:
     if matrix.shape[1] == 0:
         raise ValueError("particles have no coordinates: there is nothing to infer.")
     flat = FlatTarget(target, unravel, matrix.shape[1])
-    if outside := int(jnp.sum(~jnp.all(jnp.isfinite(matrix), axis=1))):
+    values = np.asarray(matrix)  # NumPy's arithmetic: each operation of JAX would be compiled first
+    if outside := int(np.sum(~np.all(np.isfinite(values), axis=1))):
         raise ValueError(
             f"{outside} of {len(matrix)} particles are not finite or lie outside their constraints. "
             "Give points inside the support."
         )
-    if not jnp.all(jnp.isfinite(4 * jnp.sum(matrix**2, axis=1))):
+    with np.errstate(over="ignore"):
+        squares = 4 * np.sum(values**2, axis=1)
+    if not np.all(np.isfinite(squares)):
         raise ValueError(
             f"Squared distances between particles overflow in {matrix.dtype}: coordinates go up to "
-            f"{float(jnp.max(jnp.abs(matrix))):.1e}. Bring the parameters to a scale near 1, or use double precision."
+            f"{np.max(np.abs(values)):.1e}. Bring the parameters to a scale near 1, or use double precision."
         )
     _check_log_density(flat, matrix[0])
     return flat, matrix

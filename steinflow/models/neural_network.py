@@ -135,7 +135,7 @@ class NeuralNetwork(Supervised):
         if self.family.noisy:
             rows = slice(None, None, -(-self.num_data // _ROWS_FOR_NOISE))
             residuals = self.forward(params, self.data["X"][rows]) - self.data["y"][rows]
-            params["log_gamma"] = -jnp.log(jnp.mean(residuals**2))
+            params["log_gamma"] = -jnp.log(jnp.maximum(jnp.mean(residuals**2), 1e-6))  # one row may fit exactly
         return params
 
     def with_dev_noise(self, particles: Params, X: ArrayLike, y: ArrayLike) -> Params:
