@@ -25,8 +25,8 @@ format: $(DEV) ## fix style and format
 benchmark: $(PEERS) ## time steinflow against its peers
 	$(BIN)/python -m benchmarks
 
-reproduce: $(DEV) ## every figure and table of the paper, into results/ (QUICK=1: smaller, minutes)
-	$(BIN)/python -m steinflow.experiments $(if $(QUICK),--quick) --output results$(if $(QUICK),-quick)
+reproduce: $(DEV) ## every figure and table of the paper, into reproduced/ (QUICK=1: smaller, minutes)
+	$(BIN)/steinflow reproduce $(if $(QUICK),--quick --output reproduced-quick)
 
 docs: $(DEV) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -66,7 +66,8 @@ def test_offline_error_says_where_to_get_it(empty, monkeypatch):
         raise ConnectionError("no route to host")
 
     source(monkeypatch, fetch)
-    with pytest.raises(FileNotFoundError, match=r"Download it from https://.*regression/yacht\.npz.*STEINFLOW_DATA.*no route"):
+    said = r"Download it from https://.*regression/yacht\.npz.*STEINFLOW_DATA.*no route"
+    with pytest.raises(FileNotFoundError, match=said):
         datasets.load("yacht")
 
 

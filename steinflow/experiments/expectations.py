@@ -104,8 +104,10 @@ def _page(config: Config, values: Values) -> str:
     verdict = "; ".join(f"{method}: {count} of {total}" for method, count in better.items())
     rows.sort(key=lambda row: (list(COLORS).index(row[0]), int(row[1])))
     return f"""
-The same mixture and start as above with n particles, {config.num_steps} steps, {config.num_repeats} repeats from different
-starts; for the cosine the error is also averaged over {config.num_cosines} draws of ω ~ N(0, 1) and b ~ U(0, 2π). Bars are
+The same mixture and start as above with n particles, {config.num_steps} steps, {config.num_repeats} repeats
+from different
+starts; for the cosine the error is also averaged over {config.num_cosines} draws of ω ~ N(0, 1) and b ~ U(0,
+2π). Bars are
 standard errors over repeats; dotted is the exact error of independent draws.
 
 ![Mean squared errors of three expectations against the number of particles](images/results/expectations.png)
@@ -113,7 +115,8 @@ standard errors over repeats; dotted is the exact error of independent draws.
 {table(["method", "n", *_FUNCTIONS.values()], rows)}
 
 The paper (a figure without numbers) finds SVGD's error similar to Monte Carlo's or smaller. Cases, of three functions
-and {len(config.num_particles)} numbers of particles, in which the error is at or below that of independent draws: {verdict}.
+and {len(config.num_particles)} numbers of particles, in which the error is at or below that of independent
+draws: {verdict}.
 """
 
 

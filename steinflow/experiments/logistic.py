@@ -126,9 +126,12 @@ def _page(config: Config, values: Values) -> str:
     verdict = "; ".join(f"{method} {max(gap):.3f}" for method, gap in gaps.items() if gap)
     header = ["data", "method", "accuracy", "log-likelihood", "error of means", "sd / NUTS's sd", "seconds"]
     return f"""
-Eight sets of the Rätsch benchmark with more than 500 rows (which ones the paper took it does not say), {num_splits} random
-splits of the published sizes, features standardised. {config.num_particles} particles (as in the paper: {config.num_steps:,} steps of AdaGrad, step size
-{config.step_size}; default: {config.default_steps:,} steps), {config.num_particles} components of NPV, {config.num_draws:,} draws of NUTS after {config.num_warmup:,} of warm-up.
+Eight sets of the Rätsch benchmark with more than 500 rows (which ones the paper took it does not say),
+{num_splits} random
+splits of the published sizes, features standardised. {config.num_particles} particles (as in the paper:
+{config.num_steps:,} steps of AdaGrad, step size
+{config.step_size}; default: {config.default_steps:,} steps), {config.num_particles} components of NPV,
+{config.num_draws:,} draws of NUTS after {config.num_warmup:,} of warm-up.
 
 ![Accuracy and log-likelihood of each method against those of NUTS](images/results/logistic.png)
 

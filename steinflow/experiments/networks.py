@@ -1,8 +1,8 @@
 """The table: Bayesian neural networks, SVGD beside probabilistic backpropagation, on the standard splits.
 
-Kernel, particles, minibatches, network and priors of SVGD are the paper's; the schedule is ours and follows one rule for
-all sets: Adam with a cosine decay, and its step size is the better of a few on rows held out from the training part of
-the same split (those that the authors hold out for the noise). Test rows are never looked at.
+Kernel, particles, minibatches, network and priors of SVGD are the paper's; the schedule is ours and follows one rule
+for all sets: Adam with a cosine decay, and its step size is the best of a few on rows held out from the training part
+of the same split (those that the authors hold out for the noise). Test rows are never looked at.
 """
 
 import dataclasses
@@ -10,8 +10,10 @@ import functools
 import resource
 import sys
 import time
+from typing import cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 
@@ -36,8 +38,8 @@ class Config:
     hidden_large: int = 100
     num_particles: int = 20
     batch_size: int = 100
-    num_steps: int = 10_000
-    step_sizes: tuple[float, ...] = (1e-3, 1e-2)
+    num_steps: int = 5000
+    step_sizes: tuple[float, ...] = (1e-3, 3e-3, 1e-2)
     default_steps: int = 5000
     pbp_epochs: int = 40
     year_rows: int = 463_715
@@ -61,9 +63,20 @@ class Config:
 _data = functools.lru_cache(maxsize=len(SETS))(datasets.load)
 
 
-@functools.cache
+_ADAM = optax.scale_by_adam()
+
+
+def _decayed_adam(step_size, num_steps, updates, state, params=None):
+    """Adam whose steps fall to zero as a cosine over the run."""
+    decay = 0.5 + 0.5 * jnp.cos(jnp.pi * jnp.minimum(state.count / num_steps, 1.0))
+    updates, state = _ADAM.update(updates, state, params)
+    return jax.tree.map(lambda u: (-step_size * decay * u).astype(u.dtype), updates), state
+
+
 def _schedule(step_size: float, num_steps: int) -> optax.GradientTransformation:
-    return optax.adam(optax.cosine_decay_schedule(step_size, num_steps))
+    # The numbers are leaves, not constants: all step sizes share compiled code.
+    update = jax.tree_util.Partial(_decayed_adam, jnp.asarray(step_size), jnp.asarray(num_steps))
+    return optax.GradientTransformation(_ADAM.init, update)
 
 
 def _fitted(model, method: sf.SVGD, num_steps: int, split: int, config: Config) -> sf.Result:
@@ -111,12 +124,15 @@ def _pbp(name: str, split: int, config: Config) -> dict:
         return {**sf.PBP().evaluate(model, state, *test), "seconds": seconds}
 
 
-def _timed_pbp(model, num_epochs, seed):
-    # The number of epochs is not part of what is compiled: one of them compiles, the rest is timed.
-    sf.PBP().train(model, num_epochs=np.int32(1), key=jax.random.key(seed))
+def _timed_pbp(model, num_epochs: int, seed: int):
+    def train(num_epochs: int):
+        # As a NumPy number it is not part of what is compiled: one epoch compiles for all.
+        state = sf.PBP().train(model, num_epochs=cast(int, np.int32(num_epochs)), key=jax.random.key(seed))
+        return jax.block_until_ready(state)
+
+    train(1)
     started = time.perf_counter()
-    state = sf.PBP().train(model, num_epochs=np.int32(num_epochs), key=jax.random.key(seed))
-    return jax.block_until_ready(state), time.perf_counter() - started
+    return train(num_epochs), time.perf_counter() - started
 
 
 _METHODS = {"PBP": _pbp, PAPER: _svgd, DEFAULT: _default}

@@ -147,10 +147,13 @@ def page(config: Any, values: Values) -> str:
     }
     spent = ", ".join(f"{method} {seconds / 60:.1f}" for method, seconds in totals.items())
     return f"""
-One hidden layer of {config.hidden} ReLUs ({config.hidden_large} for Protein and Year), {config.num_particles} particles, minibatches of {config.batch_size}, the paper's priors and kernel;
+One hidden layer of {config.hidden} ReLUs ({config.hidden_large} for Protein and Year), {config.num_particles}
+particles, minibatches of {config.batch_size}, the paper's priors and kernel;
 the standard splits of this benchmark, which are not those that the paper drew, so compare methods within a row. SVGD
-takes {config.num_steps:,} steps of Adam with a cosine decay; for each split its step size is the better of {" and ".join(f"{s:g}" for s in config.step_sizes)} on rows held out
-from the training part, and the network is then trained on all of it. The steinflow default takes {config.default_steps:,} steps. PBP is run for {config.pbp_epochs}
+takes {config.num_steps:,} steps of Adam with a cosine decay; for each split its step size is the best of
+{", ".join(f"{s:g}" for s in config.step_sizes)} on rows held out
+from the training part, and the network is then trained on all of it. The steinflow default takes
+{config.default_steps:,} steps. PBP is run for {config.pbp_epochs}
 epochs in double precision. Test rows choose nothing.
 
 ![RMSE and log-likelihood relative to PBP](images/results/networks.png)
@@ -159,7 +162,8 @@ Test RMSE, mean ± standard error over splits; bold: better than PBP on the same
 
 {table(header, errors)}
 
-Test log-likelihood. **SVGD** and the default use the noise of the posterior. **SVGD, dev noise** repeats the authors' code,
+Test log-likelihood. **SVGD** and the default use the noise of the posterior. **SVGD, dev noise** repeats the
+authors' code,
 which sets each particle's noise to its error on held-out training rows (at most 500, not trained on).
 
 {table(header, likelihoods)}
@@ -208,7 +212,10 @@ def _year(values: Values) -> str:
     if entry is None:
         return ""
     return f"""
-**Year, a stand-in for time and memory only.** The data were not at hand: random numbers of its shape ({entry["rows"]:,} rows of 90),
-minibatches of 1,000, 100 hidden units, 20 particles. A step of SVGD takes {entry["milliseconds_per_step"]:.1f} ms, the process peaked at
-{entry["peak_bytes"] / 2**30:.1f} GiB, and an epoch of PBP would take {entry["pbp_seconds_per_epoch"]:.0f} s. No accuracy is reported.
+**Year, a stand-in for time and memory only.** The data were not at hand: random numbers of its shape
+({entry["rows"]:,} rows of 90),
+minibatches of 1,000, 100 hidden units, 20 particles. A step of SVGD takes {entry["milliseconds_per_step"]:.1f}
+ms, the process peaked at
+{entry["peak_bytes"] / 2**30:.1f} GiB, and an epoch of PBP would take {entry["pbp_seconds_per_epoch"]:.0f} s. No
+accuracy is reported.
 """

@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import re
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -134,13 +135,20 @@ def _page(experiment, config, report, values) -> str:
     lines = [
         f"## {experiment.title}",
         "",
-        experiment.page(config, values).strip(),
+        reflowed(experiment.page(config, values)),
         "",
         f"*{note[0].upper()}{note[1:]}, {report['parts_finished']} parts finished, {minutes:.1f} minutes of computing. "
         f"All numbers: `{report['experiment']}.json`.*",
         "",
     ]
     return "\n".join(lines)
+
+
+def reflowed(text: str) -> str:
+    """Return Markdown with the lines of its paragraphs filled; tables, lists and images stay as they are."""
+    blocks = [block.strip("\n") for block in re.split(r"\n\s*\n", text.strip())]
+    plain = re.compile(r"[^|!\-#]")
+    return "\n\n".join(textwrap.fill(b, 118, break_on_hyphens=False) if plain.match(b) else b for b in blocks)
 
 
 def environment() -> dict[str, Any]:

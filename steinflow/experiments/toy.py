@@ -145,7 +145,8 @@ def _page(config: Config, values: Values) -> str:
     collapsed = [v["method"] for v in values.values() if v["variance"] < 0.01]
     film = "\n![The same as a film](images/results/toy.gif)\n" if config.animate and PAPER in values else ""
     return f"""
-The target is a mixture, one third N(-2, 1) and two thirds N(2, 1). {config.num_particles} particles start from N(-10, 1), where
+The target is a mixture, one third N(-2, 1) and two thirds N(2, 1). {config.num_particles} particles start from
+N(-10, 1), where
 there is next to nothing of it, and the mode that is further away is the larger one. Dashed: the target; filled: the
 density of the particles.
 
@@ -155,9 +156,12 @@ After {config.num_steps} steps:
 
 {table(["method", "mean", "variance", "mass right of 0"], rows)}
 
-Methods that found the far mode: {"; ".join(crossed) or "none"}. The paper shows SVGD doing so, and says that particle mirror
-descent (PMD) fails on this start; particles fell onto a single point with: {"; ".join(collapsed) or "none"}. SVGD as in the
-paper takes steps of the authors' accumulator of size {config.step_size}, which the paper does not state: with it the pictures
+Methods that found the far mode: {"; ".join(crossed) or "none"}. The paper shows SVGD doing so, and says that
+particle mirror
+descent (PMD) fails on this start; particles fell onto a single point with: {"; ".join(collapsed) or "none"}.
+SVGD as in the
+paper takes steps of the authors' accumulator of size {config.step_size}, which the paper does not state: with
+it the pictures
 at these steps are the paper's.
 """
 

@@ -111,7 +111,8 @@ def _page(config: Config, values: Values) -> str:
         rows.append([name, *cells, *gap, f"{entry['seconds']:.1f}"])
     header = ["method", "first weight", "second weight", "intercept", "mean gap to NUTS", "largest gap", "seconds"]
     return f"""
-Bayesian logistic regression on {config.num_rows} points of two features (two Gaussian classes; the paper does not describe its
+Bayesian logistic regression on {config.num_rows} points of two features (two Gaussian classes; the paper does
+not describe its
 toy set). Where the data say little, the probability should fade towards one half; a method that is too sure of its
 weights shows as a narrow band between the outer lines.
 

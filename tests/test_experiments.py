@@ -1,0 +1,248 @@
+"""Experiments: parts are computed once, whatever interrupts them, and pages are made of what is finished."""
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from steinflow import experiments
+from steinflow.experiments import covertype, expectations, logistic, networks, networks_page, toy, uncertainty
+from steinflow.experiments.fits import DEFAULT, PAPER
+from steinflow.experiments.parts import Experiment, Part, groups, reflowed, run, table, with_error
+
+DATA = Path(os.environ.get("STEINFLOW_DATA", Path(__file__).parents[2] / "shared" / "data"))
+MODULES = {
+    "toy": toy,
+    "expectations": expectations,
+    "covertype": covertype,
+    "logistic": logistic,
+    "uncertainty": uncertainty,
+    "networks": networks,
+}
+
+
+@pytest.fixture
+def data(monkeypatch):
+    if not (DATA / "regression").is_dir():
+        pytest.skip("the paper's data are not here: set STEINFLOW_DATA")
+    monkeypatch.setenv("STEINFLOW_DATA", str(DATA))
+
+
+@dataclasses.dataclass(frozen=True)
+class Squares:
+    numbers: tuple[int, ...] = (1, 2, 3)
+    offset: int = 0
+
+
+def squares(calls, *, fails_at=None):
+    """An experiment that counts how often its parts are computed."""
+
+    def parts(config):
+        def part(n):
+            def compute(done):
+                if n == fails_at:
+                    raise KeyboardInterrupt
+                calls.append(n)
+                return {"n": n, "square": np.float32(n**2 + config.offset), "before": len(done)}
+
+            return Part(f"square of {n}", {"n": n, "offset": config.offset}, compute)
+
+        return [part(n) for n in config.numbers]
+
+    return Experiment(
+        title="Squares",
+        summary="of numbers",
+        full=Squares(),
+        quick=Squares((1,)),
+        parts=parts,
+        draw=lambda config, values, folder: (folder / "squares.png").write_bytes(b""),
+        page=lambda config, values: f"{len(values)} squares",
+    )
+
+
+def test_parts_are_computed_once(tmp_path):
+    calls = []
+    for _ in range(2):
+        values = run("squares", squares(calls), tmp_path, quick=False)
+        assert [entry["square"] for entry in values.values()] == [1, 4, 9]
+        assert [entry["before"] for entry in values.values()] == [0, 1, 2]
+    assert calls == [1, 2, 3]
+
+
+def test_changed_settings_are_computed_again(tmp_path):
+    calls = []
+    run("squares", squares(calls), tmp_path, quick=False)
+    changed = dataclasses.replace(squares(calls), full=Squares((2, 3, 4), offset=0))
+    run("squares", changed, tmp_path, quick=False)
+    assert calls == [1, 2, 3, 4]  # only what is new
+    shifted = dataclasses.replace(squares(calls), full=Squares((2,), offset=1))
+    assert run("squares", shifted, tmp_path, quick=False)["square of 2"]["square"] == 5
+
+
+def test_interrupted_run_goes_on(tmp_path):
+    calls = []
+    with pytest.raises(KeyboardInterrupt):
+        run("squares", squares(calls, fails_at=3), tmp_path, quick=False)
+    assert "2 of 3 parts finished" in (tmp_path / "squares.md").read_text()
+    run("squares", squares(calls), tmp_path, quick=False)
+    assert calls == [1, 2, 3]
+    assert "3 of 3 parts finished" in (tmp_path / "squares.md").read_text()
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_numbers_say_how_they_came_about(tmp_path):
+    run("squares", squares([]), tmp_path, quick=False)
+    report = json.loads((tmp_path / "squares.json").read_text())
+    part = report["parts"]["square of 2"]
+    assert report["config"] == {"numbers": [1, 2, 3], "offset": 0}
+    assert part["settings"] == {"n": 2, "offset": 0}
+    assert part["values"]["square"] == 4
+    assert part["seconds"] >= 0
+    assert "jax" in part["environment"]["versions"]
+
+
+def test_report_computes_nothing(tmp_path):
+    calls = []
+    with pytest.raises(KeyboardInterrupt):
+        run("squares", squares(calls, fails_at=2), tmp_path, quick=False)
+    run("squares", squares(calls), tmp_path, quick=False, compute=False)
+    assert calls == [1]
+
+
+def test_quick_and_full_share_parts(tmp_path):
+    calls = []
+    run("squares", squares(calls), tmp_path, quick=True)
+    run("squares", squares(calls), tmp_path, quick=False)
+    assert calls == [1, 2, 3]
+
+
+def test_names():
+    assert list(experiments.NAMES) == list(MODULES)
+    with pytest.raises(ValueError, match="no experiment 'tyo'; there are toy"):
+        experiments.reproduce(["tyo"], output=Path("nowhere"), quick=True)
+
+
+@pytest.mark.parametrize("name", experiments.NAMES)
+@pytest.mark.parametrize("version", ["full", "quick"])
+def test_parts_have_names_and_fingerprints_of_their_own(name, version):
+    experiment = MODULES[name].EXPERIMENT
+    parts = experiment.parts(getattr(experiment, version))
+    assert len({part.name for part in parts}) == len({part.file_name for part in parts}) == len(parts)
+
+
+def test_small_helpers():
+    assert table(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
+    assert with_error([1.0, 3.0], 1) == "2.0 ± 1.0"
+    assert with_error([1.0], 1) == "1.0"
+    values = {"x": {"m": "a", "v": 1}, "y": {"m": "b", "v": 2}, "z": {"m": "a", "v": 3}, "other": {}}
+    assert [(key, [e["v"] for e in entries]) for key, entries in groups(values, "m")] == [
+        (("a",), [1, 3]),
+        (("b",), [2]),
+    ]
+
+
+def test_paragraphs_are_filled():
+    assert reflowed("a\nb\n\n| x |\n| y |\n\n- c\n- d") == "a b\n\n| x |\n| y |\n\n- c\n- d"
+
+
+def reproduced(name, config, folder):
+    """A tiny version of an experiment, with its page."""
+    experiment = dataclasses.replace(MODULES[name].EXPERIMENT, full=config)
+    values = run(name, experiment, folder, quick=False)
+    page = (folder / f"{name}.md").read_text()
+    for link in (line.split("(")[1].split(")")[0] for line in page.splitlines() if line.startswith("![")):
+        assert (folder / link).stat().st_size < 300_000
+    return values, page
+
+
+def test_toy(tmp_path):
+    values, page = reproduced("toy", toy.Config(shown=(0, 100, 500), record_every=100, animate=True), tmp_path)
+    for method in (PAPER, DEFAULT):  # both cross to the far mode, and the moments are right
+        assert values[method]["right"] == pytest.approx(0.66, abs=0.08)
+        assert values[method]["mean"] == pytest.approx(2 / 3, abs=0.3)
+        assert values[method]["variance"] == pytest.approx(41 / 9, rel=0.15)
+    assert values["PMD"]["right"] < 0.5
+    assert (tmp_path / "images" / "results" / "toy.gif").read_bytes().startswith(b"GIF")
+    assert "| exact | 0.667 | 4.556 |" in page
+
+
+def test_expectations(tmp_path):
+    config = expectations.Config(num_particles=(20,), num_repeats=3, num_steps=500)
+    values, page = reproduced("expectations", config, tmp_path)
+    assert len(values) == 3
+    errors = values[f"{PAPER}, n = 20"]["squared_errors"]
+    assert np.mean(errors["mean"]) < 41 / 9 / 20 * 2
+    assert np.mean(errors["square"]) < 18 / 20 * 2
+    assert "| Monte Carlo | 20 |" in page
+
+
+def test_uncertainty(tmp_path, monkeypatch):
+    # Without NUTS and NPV, which take long to compile: the page is made of what is finished.
+    svgd_alone = dataclasses.replace(
+        uncertainty.EXPERIMENT, parts=lambda config: uncertainty.EXPERIMENT.parts(config)[2:]
+    )
+    monkeypatch.setitem(MODULES, "uncertainty", SimpleNamespace(EXPERIMENT=svgd_alone))
+    config = uncertainty.Config(num_particles=30, num_steps=500, default_steps=200, resolution=15)
+    values, page = reproduced("uncertainty", config, tmp_path)
+    assert list(values) == [PAPER, DEFAULT]
+    gaps = np.abs(np.subtract(values[DEFAULT]["probability"], values[PAPER]["probability"]))
+    assert gaps.mean() < 0.05
+    assert "images/results/uncertainty.png" in page
+
+
+def test_logistic(data, tmp_path):
+    config = logistic.Config(
+        names=("banana",), num_splits=1, num_particles=30, num_steps=200, default_steps=150,
+        num_draws=200, num_warmup=200, npv_steps=2,
+    )  # fmt: skip
+    values, page = reproduced("logistic", config, tmp_path)
+    methods = values["banana, split 0"]["methods"]
+    assert set(methods) == set(logistic.METHODS)
+    for found in methods.values():
+        assert found["accuracy"] == pytest.approx(methods["NUTS"]["accuracy"], abs=0.05)
+    assert methods[DEFAULT]["error_of_means"] < 0.5
+    assert methods[DEFAULT]["ratio_of_sds"] == pytest.approx(1, abs=0.3)
+    assert page.count("| banana |") == 1
+
+
+def test_covertype(data, tmp_path):
+    step_sizes = {PAPER: (5e-3, 5e-2), "PMD": (1e4,), "DSVI": (0.05,)}
+    methods = tuple((name, covertype.Method(200, 100, sizes)) for name, sizes in step_sizes.items())
+    config = covertype.Config(
+        num_trials=1, num_particles=10, max_rows=3000, tuning_steps=100, particle_numbers=(10,), particle_steps=100,
+        methods=methods,
+    )  # fmt: skip
+    values, page = reproduced("covertype", config, tmp_path)
+    for name in step_sizes:
+        curve = values[f"{name}, trial 0"]
+        assert curve["steps"] == [100, 200]
+        assert curve["epochs"] == pytest.approx([100 * 50 / 2400, 200 * 50 / 2400])
+        assert all(0.3 < accuracy < 0.9 for accuracy in curve["accuracy"])
+    assert values[f"step size of {PAPER}"]["step_size"] in step_sizes[PAPER]
+    assert "1 of the paper's 50 trials" in " ".join(page.split())
+
+
+def test_networks(data, tmp_path):
+    config = networks.Config(
+        names=("yacht",), num_splits=2, num_steps=300, step_sizes=(1e-3, 1e-2), default_steps=100, pbp_epochs=2,
+        year_rows=3000, year_steps=3, year_pbp_rows=200,
+    )  # fmt: skip
+    values, page = reproduced("networks", config, tmp_path)
+    for split in range(2):
+        ours = values[f"yacht, split {split}, {PAPER}"]
+        assert ours["step_size"] == 1e-2  # the larger one learns more in so few steps
+        assert ours["rmse"] < 10  # the responses have a standard deviation of 15
+        assert ours["dev_noise"].keys() == {"rmse", "log_likelihood"}
+    assert values["stand-in for year"]["peak_bytes"] > 2**20
+    assert "| yacht | 2 of 2 | 0.778 ± 0.042 |" in page
+    assert "stand-in for time and memory only" in " ".join(page.split())
+
+
+def test_published_numbers_are_complete():
+    assert set(networks.SETS) | {"year"} == set(networks_page.PUBLISHED)
+    for methods in networks_page.PUBLISHED.values():
+        assert all(len(numbers) == 5 for numbers in methods.values())
