@@ -18,8 +18,8 @@ class Langevin(eqx.Module):
 
     They change the shape of the cloud and not its place, so that what minibatches make all scores err by drops out. The
     step $\epsilon$ falls to zero by half of the run. It is shorter where the score is longer than twice what it is
-    under a Gaussian target, $2 \sqrt d$: there a full step would overshoot. Where particles are no more than
-    dimensions there are no such moves: their randomness would outlast the run.
+    under a Gaussian target, $2 \sqrt d$: there a full step would overshoot. And it is shorter by the factor 1 - d/n, down
+    to no move at all where particles are no more than dimensions: there their randomness would outlast the run.
 
     Args:
         step_size: the step at the start, in the coordinates of the cloud.
@@ -37,7 +37,8 @@ class Langevin(eqx.Module):
             own = scores - jnp.mean(scores, axis=0)
             lengths = jnp.sqrt(jnp.sum(own**2, axis=1, keepdims=True))
             shortened = jnp.minimum(1.0, 2 * jnp.sqrt(dim) / jnp.maximum(lengths, jnp.finfo(own.dtype).tiny))
-            steps = (self.step_size * (1 - 2 * fraction) * shortened).astype(own.dtype)
+            step_size = self.step_size * (1 - dim / num_particles) * (1 - 2 * fraction)
+            steps = (step_size * shortened).astype(own.dtype)
             noise = jax.random.normal(key, own.shape, own.dtype)
             moves = steps * own + jnp.sqrt(2 * steps) * noise
             return moves - jnp.mean(moves, axis=0)

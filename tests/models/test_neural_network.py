@@ -92,8 +92,8 @@ def test_classification():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 2))
     y = (np.sum(X**2, axis=1) > 1.4).astype(int) + (np.sum(X**2, axis=1) > 4)
-    model = sf.models.NeuralNetwork(X, y, hidden=(20,), family=sf.models.Categorical(3), batch_size=50)
-    result = sf.fit(model, sf.SVGD.paper(0.1), num_particles=5, num_steps=1500, progress=False)
+    model = sf.models.NeuralNetwork(X, y, hidden=(20,), family=sf.models.Categorical(3), batch_size=50, init="scale")
+    result = sf.fit(model, sf.SVGD.for_networks(), num_particles=5, num_steps=1500, progress=False)
     assert "log_gamma" not in result.particles
     assert model.evaluate(result.particles, X, y)["accuracy"] > 0.9
     assert model.predict(result.particles, X).shape == (200, 3)
