@@ -307,7 +307,8 @@
 
   function tick(now) {
     if (!state.playing) return;
-    state.position = Math.min(motion.frames.length - 1, state.position + (now - state.last) / 110);
+    const passed = Math.max(0, now - state.last); // the first frame may have begun before the click
+    state.position = Math.min(motion.frames.length - 1, state.position + passed / 110);
     state.last = now;
     state.redraw();
     if (state.position >= motion.frames.length - 1) play(false);
