@@ -50,6 +50,8 @@ def clear_errors(command: Callable) -> Callable:
         try:
             with warnings.catch_warnings(action="ignore"):  # of internals; what a user should know is said in words
                 return command(*args, **kwargs)
+        except typer.Exit:  # the command has said all it has to say
+            raise
         except KeyboardInterrupt:
             fail("Interrupted; nothing was written.", INTERRUPTED)
         except BrokenPipeError:  # `steinflow ... | head`
