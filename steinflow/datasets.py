@@ -71,8 +71,7 @@ class Dataset:
             order = np.arange(len(self.X))
         elif SOURCES[self.name].kind == "regression":
             random = np.random.RandomState(1)  # the splits are defined by it
-            for _ in range(k + 1):
-                order = random.permutation(len(self.X))
+            order = [random.permutation(len(self.X)) for _ in range(k + 1)][-1]
         else:
             order = np.random.default_rng(k).permutation(len(self.X))
         train, test = np.split(order, [self.num_train])

@@ -18,8 +18,8 @@ class Langevin(eqx.Module):
 
     They change the shape of the cloud and not its place, so that what minibatches make all scores err by drops out. The
     step $\epsilon$ falls to zero by half of the run. It is shorter where the score is longer than twice what it is
-    under a Gaussian target, $2 \sqrt d$: there a full step would overshoot. And it is shorter by the factor 1 - d/n, down
-    to no move at all where particles are no more than dimensions: there their randomness would outlast the run.
+    under a Gaussian target, $2 \sqrt d$: there a full step would overshoot. The factor 1 - d/n shortens it too, down to
+    no move at all where particles are no more than dimensions: there their randomness would outlast the run.
 
     Args:
         step_size: the step at the start, in the coordinates of the cloud.

@@ -5,7 +5,6 @@ metric builds a `Frame` from the particles: u = L^-1 (x - c), in which scores ar
 """
 
 import abc
-from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -49,7 +48,7 @@ class Metric(eqx.Module):
 class Euclidean(Metric):
     """The coordinates as they are: the paper's choice."""
 
-    exploration: ClassVar[Langevin | None] = None
+    exploration: Langevin | None = eqx.field(default=None, init=False)
 
     def frame(self, particles):
         one = jnp.ones((), particles.dtype)

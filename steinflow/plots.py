@@ -211,7 +211,7 @@ def animate(
 
 @contextmanager
 def style() -> Iterator[Any]:
-    """Give pyplot, in the style of these figures: `with style() as plt: ...`."""
+    """Lend pyplot with the settings of these figures, for the length of a `with` block."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:

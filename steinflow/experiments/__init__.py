@@ -49,7 +49,7 @@ def _experiment(name: str) -> Experiment:
 
 def _keep_compiled(folder: Path) -> None:
     """Let a run that goes on, or a second one, compile nothing again: of the short fits it is the longer part."""
-    if jax.config.jax_compilation_cache_dir is None:
+    if jax.config.read("jax_compilation_cache_dir") is None:
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 

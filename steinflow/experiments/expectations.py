@@ -51,8 +51,9 @@ def _compute(method: str, n: int, config: Config) -> dict:
             keys = jax.random.split(jax.random.fold_in(jax.random.key(config.seed), repeat), n)
             x = jax.vmap(target.sample)(keys)[:, 0]
         else:
-            steps = {"num_particles": n, "num_steps": config.num_steps, "key": config.seed + repeat}
-            x = fit(target, optimizers[method], **steps).unconstrained[:, 0]
+            key = config.seed + repeat
+            result = fit(target, optimizers[method], num_particles=n, num_steps=config.num_steps, key=key)
+            x = result.unconstrained[:, 0]
         errors["mean"].append(float((jnp.mean(x) - target.mean()[0]) ** 2))
         errors["square"].append(float((jnp.mean(x**2) - target.second_moment()[0]) ** 2))
         found = jnp.mean(jnp.cos(omegas[:, None] * x + phases[:, None]), axis=1)

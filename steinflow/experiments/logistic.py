@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -42,7 +43,7 @@ def _parts(config: Config) -> list[Part]:
 
 
 def _run(method: str, model, key: int, config: Config) -> sf.Result:
-    steps = {"num_particles": config.num_particles, "key": key}
+    steps: Any = {"num_particles": config.num_particles, "key": key}
     match method:
         case "NUTS":
             nuts = sf.NUTS(num_chains=1, num_warmup=config.num_warmup)

@@ -197,7 +197,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
+def mean_and_error(values: Sequence[float] | np.ndarray) -> tuple[float, float]:
     """Return the mean and its standard error (NaN for a single value)."""
     array = np.asarray(values, float)
     error = np.std(array, ddof=1) / np.sqrt(len(array)) if len(array) > 1 else np.nan

@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -40,8 +41,8 @@ def _grid(config: Config):
 
 
 def _parts(config: Config) -> list[Part]:
-    particles = {"num_particles": config.num_particles, "key": config.seed}
-    nuts = {"num_particles": config.num_draws, "num_steps": config.num_draws, "key": config.seed}
+    particles: Any = {"num_particles": config.num_particles, "key": config.seed}
+    nuts: Any = {"num_particles": config.num_draws, "num_steps": config.num_draws, "key": config.seed}
     runs = {
         "NUTS": lambda model: fit(model, sf.NUTS(num_chains=1), **nuts),
         "NPV": lambda model: fit(model, sf.NPV(draws_per_component=10), num_steps=config.npv_steps, **particles),

@@ -17,6 +17,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import log_ndtr, ndtr
+from jaxtyping import ArrayLike
 
 from steinflow.methods.base import Draws, Method, refuse_minibatches
 from steinflow.typing import Array, Params, PRNGKeyArray, Scalar
@@ -86,11 +87,11 @@ class PBP(Method):
         """Return the approximate posterior itself, for `predict` and `evaluate`."""
         return _train(_checked(model), num_epochs, key)
 
-    def predict(self, model: Any, state: PBPState, X: Array) -> Predictions:
+    def predict(self, model: Any, state: PBPState, X: ArrayLike) -> Predictions:
         """Return the closed-form predictions for raw rows X."""
         return _predict(model, state, jnp.asarray(X, model.data["X"].dtype))
 
-    def evaluate(self, model: Any, state: PBPState, X: Array, y: Array) -> dict[str, float]:
+    def evaluate(self, model: Any, state: PBPState, X: ArrayLike, y: ArrayLike) -> dict[str, float]:
         """Return the test `rmse` and mean `log_likelihood` of the closed-form predictions."""
         mean, variance, noise = self.predict(model, state, X)
         errors, total = jnp.asarray(y) - mean, variance + noise
