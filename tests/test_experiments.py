@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 
@@ -23,6 +24,12 @@ MODULES = {
     "uncertainty": uncertainty,
     "networks": networks,
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forget_compiled_code():
+    """Free what earlier tests compiled: XLA crashes when a process holds too much of it."""
+    jax.clear_caches()
 
 
 @pytest.fixture
