@@ -55,13 +55,13 @@ def test_weights_of_too_many():
 
 
 def test_thinning():
-    """Fifty of two hundred are as good as two hundred, and better than any fifty."""
-    points = {"x": jnp.asarray(DRAWS), "y": jnp.asarray(DRAWS[:, 0] + 1)}
+    """Fifty that were chosen are better than fifty at random, and have the moments of the target."""
+    points = {"x": jnp.asarray(DRAWS), "y": 1 + jax.random.normal(jax.random.key(0), (200,))}
     result = result_at(points, lambda p: normal_log_density(p["x"]) - 0.5 * (p["y"] - 1) ** 2)
     thinned = result.thinned(50)
     assert len(thinned) == 50
     assert thinned.particles["x"].shape == (50, 2)
-    assert thinned.ksd < 0.7 * np.mean([result._at(RNG.choice(200, 50, replace=False)).ksd for _ in range(5)])
+    assert thinned.ksd < np.mean([result._at(RNG.choice(200, 50, replace=False)).ksd for _ in range(5)])
     points = jnp.asarray(DRAWS)
     chosen = stein_thinning(points, -points, 60)
     np.testing.assert_allclose(points[chosen].mean(axis=0), 0, atol=0.05)
@@ -78,10 +78,11 @@ def test_first_point_of_thinning_is_the_best_alone():
 
 @pytest.mark.parametrize(("scale", "shift", "passed"), [(1.0, 0.0, True), (0.5, 0.0, False), (1.0, 0.6, False)])
 def test_check(scale, shift, passed):
-    check = result_at(scale * DRAWS + shift).checked(key=1)
+    points = scale * DRAWS + shift
+    check = result_at(points).checked(key=1)
     assert check.passed == passed, str(check)
     assert str(check).startswith("passed" if passed else "failed")
-    np.testing.assert_allclose(check.mean_drift, -shift, atol=0.1)
+    np.testing.assert_allclose(check.mean_drift, -points.mean(axis=0), atol=0.07)
     np.testing.assert_allclose(check.sd_ratio, scale * DRAWS.std(axis=0), atol=0.1)
     moved = np.asarray(check.moved.particles)
     np.testing.assert_allclose(moved.mean(axis=0), 0, atol=0.2)
