@@ -13,10 +13,12 @@ import numpy as np
 import pandas
 import pytest
 import tables
+import typer
 from typer.testing import CliRunner
 
 import steinflow
 from steinflow.cli.app import app
+from steinflow.cli.console import clear_errors
 from steinflow.result import Result
 from steinflow.tabular import fitting
 
@@ -479,3 +481,15 @@ def test_demo_types_commands_that_exist(monkeypatch):
     assert steinflow_("demo", "--output", "demo").exit_code == 0
     assert [arguments[0] for arguments in called] == ["fit", "report"]
     assert {"radius", "texture", "diagnosis"} <= set(pandas.read_csv("demo/tumours.csv").columns)
+
+
+@pytest.mark.parametrize(("error", "code"), [(typer.Exit(3), 3), (KeyboardInterrupt(), 130), (RuntimeError("x"), 1)])
+def test_every_end_has_its_code(error, code):
+    def end():
+        raise error
+
+    one = typer.Typer()
+    one.command()(clear_errors(end))
+    done = CliRunner().invoke(one, [])
+    assert done.exit_code == code
+    assert "Traceback" not in done.output
