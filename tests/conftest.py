@@ -3,6 +3,13 @@ import jax.numpy as jnp
 import pytest
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forget_compiled_code():
+    """A process that keeps the compiled code of a thousand tests runs out of memory maps, and XLA crashes."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture(params=["float32", "float64"])
 def dtype(request):
     """Run the test in both precisions."""
