@@ -3,6 +3,7 @@
 import importlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -49,7 +50,8 @@ def _experiment(name: str) -> Experiment:
 
 def _keep_compiled(folder: Path) -> None:
     """Let a run that goes on, or a second one, compile nothing again: of the short fits it is the longer part."""
-    if jax.config.read("jax_compilation_cache_dir") is None:
+    config: Any = jax.config  # its settings are not known to type checkers
+    if config.jax_compilation_cache_dir is None:
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
