@@ -127,6 +127,20 @@ def test_quick_and_full_share_parts(tmp_path):
     assert calls == [1, 2, 3]
 
 
+def test_reproduce_puts_all_on_one_page(tmp_path, monkeypatch):
+    calls = []
+    before = jax.config.jax_compilation_cache_dir, jax.config.jax_persistent_cache_min_compile_time_secs
+    monkeypatch.setattr(experiments, "_experiment", lambda name: squares(calls))
+    try:
+        page = experiments.reproduce(["toy", "networks"], output=tmp_path, quick=False)
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before[0])
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", before[1])
+    assert calls == [1, 2, 3, 1, 2, 3]
+    assert page.read_text().startswith("# The paper, reproduced\n")
+    assert page.read_text().count("## Squares") == 2
+
+
 def test_names():
     assert list(experiments.NAMES) == list(MODULES)
     with pytest.raises(ValueError, match="no experiment 'tyo'; there are toy"):
