@@ -5,13 +5,16 @@ DEV := $(VENV)/.dev
 PEERS := $(VENV)/.peers
 
 .DEFAULT_GOAL := help
-.PHONY: demo test lint format benchmark reproduce docs clean help
+.PHONY: demo test test-slow lint format benchmark reproduce docs clean help
 
 demo: $(DEV) ## fit two posteriors, print a summary, write figures
 	$(BIN)/python examples/demo.py
 
-test: lint ## lint, type-check and run all tests
-	$(BIN)/pytest -n auto
+test: lint ## lint, type-check and run the tests
+	$(BIN)/pytest -n auto -m 'not slow'
+
+test-slow: $(DEV) ## run the tests that take long
+	$(BIN)/pytest -n auto -m slow
 
 lint: $(DEV) ## check style, format and types
 	$(BIN)/ruff check .
@@ -36,7 +39,7 @@ clean: ## remove the environment and everything built
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(DEV): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \

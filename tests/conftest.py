@@ -1,6 +1,11 @@
+import os
+
 import jax
 import jax.numpy as jnp
 import pytest
+
+# Most of the time goes into compiling code that runs once. XLA reads this when it is first used.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -454,6 +454,7 @@ def test_nothing_is_pickled(runs):
     assert np.load(folder / "svgd" / "start.npy", allow_pickle=False).dtype == np.float32
 
 
+@pytest.mark.slow
 def test_benchmark_of_an_installed_package():
     done = steinflow_("benchmark", "--quick", "--json")
     assert done.exit_code == 0, done.output

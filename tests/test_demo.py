@@ -29,14 +29,12 @@ def number(pattern, text):
     return float(found[1])
 
 
-@pytest.mark.slow
 def test_mixture_is_right_in_mean_and_sd(demo):
     text = demo[0]
     assert number(r"mean +(\S+) +0\.667", text) == pytest.approx(2 / 3, abs=0.1)
     assert number(r"sd +(\S+) +2\.134", text) == pytest.approx(2.134, abs=0.1)
 
 
-@pytest.mark.slow
 def test_regression_predicts_and_has_the_right_spread(demo):
     text = demo[0]
     assert number(r"accuracy +(\S+)", text) >= 0.95
@@ -46,13 +44,11 @@ def test_regression_predicts_and_has_the_right_spread(demo):
     assert all(0.9 <= float(spread) <= 1.1 for spread in spreads)
 
 
-@pytest.mark.slow
 def test_the_bar_shows_progress(demo):
     assert "100%" in demo[1]
     assert "ksd=" in demo[1]
 
 
-@pytest.mark.slow
 def test_figures(demo):
     images = sorted(path.name for path in demo[2].iterdir())
     assert images == [

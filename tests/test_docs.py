@@ -37,6 +37,11 @@ steinflow.fit = lambda *args, num_steps=1000, **options: fit(*args, num_steps=mi
 WARNINGS = ["error", "ignore::FutureWarning:arviz", "ignore:PyTensor could not link to a BLAS:UserWarning"]
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+each_page_in_time = pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.slow if page.parent.name == "examples" else ()) for page in PAGES],
+    ids=lambda p: p.relative_to(ROOT).as_posix(),
+)
 
 
 def script(text: str) -> str:
@@ -50,7 +55,7 @@ def script(text: str) -> str:
     return "\n".join(lines)
 
 
-@each_page
+@each_page_in_time
 def test_blocks_run(page, tmp_path, request):
     code = script(page.read_text())
     if not code.strip():

@@ -215,6 +215,7 @@ def test_uncertainty(tmp_path, monkeypatch):
     assert "images/results/uncertainty.png" in page
 
 
+@pytest.mark.slow
 def test_logistic(data, tmp_path):
     config = logistic.Config(
         names=("banana",), num_splits=1, num_particles=30, num_steps=200, default_steps=150,
@@ -230,6 +231,7 @@ def test_logistic(data, tmp_path):
     assert page.count("| banana |") == 1
 
 
+@pytest.mark.slow
 def test_covertype(data, tmp_path):
     step_sizes = {PAPER: (5e-3, 5e-2), "PMD": (1e4,), "DSVI": (0.05,)}
     methods = tuple((name, covertype.Method(200, 100, sizes)) for name, sizes in step_sizes.items())
@@ -247,6 +249,7 @@ def test_covertype(data, tmp_path):
     assert "1 of the paper's 50 trials" in " ".join(page.split())
 
 
+@pytest.mark.slow
 def test_networks(data, tmp_path):
     config = networks.Config(
         names=("yacht",), num_splits=2, num_steps=300, step_sizes=(1e-3, 1e-2), default_steps=100, pbp_epochs=2,

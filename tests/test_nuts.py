@@ -59,7 +59,6 @@ def test_refusals():
         sf.NUTS(num_chains=0)
 
 
-@pytest.mark.slow
 def test_german():
     method = sf.NUTS(num_chains=2, num_warmup=500)
     result = sf.fit(german.model(), method, num_particles=1000, num_steps=500, key=1, progress=False)

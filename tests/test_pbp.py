@@ -132,6 +132,7 @@ def test_published_numbers_on_yacht(dtype):
     assert np.mean([f["log_likelihood"] for f in figures]) == pytest.approx(-1.62, abs=0.06)
 
 
+@pytest.mark.slow
 def test_fit_gives_networks_that_predict_like_the_closed_form():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, size=(60, 1))
