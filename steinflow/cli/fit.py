@@ -51,7 +51,7 @@ def fit(
     ] = None,
     method: Annotated[
         MethodName | None,
-        typer.Option(help="Inference method: svgd, or svgd-paper for a network, if not given.", show_default=False),
+        typer.Option(help="Inference method: svgd, or svgd-network for a network, if not given.", show_default=False),
     ] = None,
     particles: Annotated[
         int, typer.Option("--particles", "-n", min=1, help="Points that stand for the posterior.")

@@ -25,11 +25,12 @@ from steinflow.tabular.responses import ModelName, Response, choose_kind
 from steinflow.tabular.runs import Run
 from steinflow.tabular.tables import Frame, TableError, check_column, counted, listed, shown
 
-MethodName = Literal["svgd", "svgd-paper", "nuts", "sgld", "parallel-sgld", "dsvi", "npv", "map"]
+MethodName = Literal["svgd", "svgd-paper", "svgd-network", "nuts", "sgld", "parallel-sgld", "dsvi", "npv", "map"]
 # By the name on the command line. Langevin steps are in units of the posterior's variance, about 1 / rows.
 METHODS: dict[MethodName, Callable[[int], Method]] = {
     "svgd": lambda num_rows: SVGD(),
     "svgd-paper": lambda num_rows: SVGD.paper(),
+    "svgd-network": lambda num_rows: SVGD.for_networks(),
     "nuts": lambda num_rows: NUTS(),
     "sgld": lambda num_rows: SGLD(step_size=1 / num_rows, decay=0.0),
     "parallel-sgld": lambda num_rows: ParallelSGLD(step_size=100 / num_rows, decay=0.0),
@@ -128,7 +129,7 @@ def run_fit(
 
     Args:
         prepared: what `prepare` returned.
-        method: a name in `METHODS`; None is "svgd", and "svgd-paper" for a network.
+        method: a name in `METHODS`; None is "svgd", and "svgd-network" for a network.
         num_particles: how many particles stand for the posterior.
         num_steps: at most; the run stops before when the particles have settled.
         batch_size: rows per step; by default all of them up to 10,000, and 1,000 above.
@@ -138,8 +139,7 @@ def run_fit(
         command: to repeat the run.
     """
     problem, num_rows = prepared.problem, len(prepared.y)
-    # A network has many more weights than particles, and modes that a kernel of long reach would average.
-    method = method or ("svgd-paper" if problem.hidden else "svgd")
+    method = method or ("svgd-network" if problem.hidden else "svgd")
     if method not in METHODS:
         raise ValueError(f"There is no method '{shown(method)}'; choose one of {', '.join(METHODS)}.")
     if batch_size is None and num_rows > _ALL_ROWS and method != "nuts":

@@ -63,6 +63,7 @@ class Problem:
                 family=self.response.family,
                 batch_size=batch_size,
                 standardize=False,
+                init="scale",
             )
         return GeneralizedLinear(X, y, self.response.family, batch_size=batch_size)
 
