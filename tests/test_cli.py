@@ -418,12 +418,13 @@ def test_ctrl_c_in_a_real_process():
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(steinflow.__file__).parents[1])},
     ) as process:
         assert process.stderr is not None
         while "held out" not in process.stderr.readline():
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=300)
     assert process.returncode == 130, out + err
     assert "Interrupted" in err
     assert "Traceback" not in err
