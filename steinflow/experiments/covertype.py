@@ -45,7 +45,7 @@ class Config:
     methods: tuple[tuple[str, Method], ...] = (
         (PAPER, Method(18_000, 1000, (5e-4, 1.5e-3, 5e-3, 1.5e-2, 5e-2))),
         (DEFAULT, Method(18_000, 3000, None)),
-        ("parallel SGLD", Method(18_000, 1000, (5e-4, 1.5e-3, 5e-3, 1.5e-2, 5e-2))),
+        ("parallel SGLD", Method(18_000, 1000, (5e-3, 1.5e-2, 5e-2, 0.15, 0.5))),
         ("SGLD", Method(60_000, 5000, (5e-6, 1.5e-5, 5e-5, 1.5e-4, 5e-4))),
         ("PMD", Method(18_000, 3000, (1e3, 3e3, 1e4, 3e4))),
         ("DSVI", Method(18_000, 3000, (0.015, 0.05, 0.15, 0.5))),

@@ -22,7 +22,7 @@ class Config:
     num_particles: int = 100
     num_steps: int = 500
     shown: tuple[int, ...] = (0, 50, 75, 100, 150, 500)
-    step_size: float = 0.1  # of the authors' accumulator; the paper does not say, this gives its pictures
+    step_size: float = 0.1  # of the authors' accumulator; the paper does not say
     record_every: int = 5
     seed: int = 0
     animate: bool = True
@@ -160,9 +160,7 @@ Methods that found the far mode: {"; ".join(crossed) or "none"}. The paper shows
 particle mirror
 descent (PMD) fails on this start; particles fell onto a single point with: {"; ".join(collapsed) or "none"}.
 SVGD as in the
-paper takes steps of the authors' accumulator of size {config.step_size}, which the paper does not state: with
-it the pictures
-at these steps are the paper's.
+paper takes steps of the authors' accumulator of size {config.step_size}, our choice: the paper does not state it.
 """
 
 
