@@ -115,7 +115,7 @@ def _draw(config: Config, values: Values, folder: Path) -> None:
 def _animate(plt, config, rows, grid, truth, path):
     from matplotlib.animation import FuncAnimation, PillowWriter
 
-    steps = [step for step in rows[0]["steps"] if step <= 250 or step == config.num_steps]
+    steps = [s for s in rows[0]["steps"] if (s % 10 == 0 and s <= 250) or s == config.num_steps]
     figure, axes = plt.subplots(len(rows), 1, figsize=(5.2, 1.9 * len(rows)), sharex=True, squeeze=False)
     figure.subplots_adjust(left=0.04, right=0.98, bottom=0.11, top=0.93, hspace=0.3)
 
@@ -129,8 +129,8 @@ def _animate(plt, config, rows, grid, truth, path):
             axis.spines["left"].set_visible(False)
             axis.set_title(f"{entry['method']}, step {step}", loc="left")
 
-    frames = [*steps, *[steps[-1]] * 8]  # a moment to look at the end
-    FuncAnimation(figure, draw, frames=frames).save(path, dpi=75, writer=PillowWriter(fps=10))
+    frames = [*steps, *[steps[-1]] * 5]  # a moment to look at the end
+    FuncAnimation(figure, draw, frames=frames).save(path, dpi=75, writer=PillowWriter(fps=6))
     plt.close(figure)
 
 
