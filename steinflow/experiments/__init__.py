@@ -63,12 +63,15 @@ def _write_page(output: Path, *, quick: bool) -> Path:
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     command = "steinflow reproduce" + (" --quick" if quick else "")
     sections = [path.read_text() for name in NAMES if (path := output / f"{name}.md").exists()]
+    missing = [name for name in NAMES if not (output / f"{name}.md").exists()]
+    not_run = f"\n\nNot run yet: {', '.join(missing)}." if missing else ""
     text = f"""# The paper, reproduced
 
 Written by `{command}` on {machine["cores"]} cores ({versions}, Python {machine["python"]}). The paper is Liu & Wang,
 *Stein Variational Gradient Descent: A General Purpose Bayesian Inference Algorithm*, NIPS 2016; its numbers were typed
 in from its source. **SVGD, as in the paper** is its kernel with its settings, where it states them; **steinflow
 default** is `sf.SVGD()`, what a user gets without tuning.{" This is the quick version: fewer trials." if quick else ""}
+Seconds are of wall clock, and stretch when other programs run.{not_run}
 
 """
     page = output / "results.md"
