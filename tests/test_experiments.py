@@ -207,7 +207,7 @@ def test_uncertainty(tmp_path, monkeypatch):
         uncertainty.EXPERIMENT, parts=lambda config: uncertainty.EXPERIMENT.parts(config)[2:]
     )
     monkeypatch.setitem(MODULES, "uncertainty", SimpleNamespace(EXPERIMENT=svgd_alone))
-    config = uncertainty.Config(num_particles=30, num_steps=500, default_steps=200, resolution=15)
+    config = uncertainty.Config(num_steps=5000, default_steps=500, resolution=15)
     values, page = reproduced("uncertainty", config, tmp_path)
     assert list(values) == [PAPER, DEFAULT]
     gaps = np.abs(np.subtract(values[DEFAULT]["probability"], values[PAPER]["probability"]))
