@@ -139,7 +139,7 @@ def pyro_svgd(particles):
         pyro.sample("x", distributions.Normal(torch.zeros(dim), torch.tensor(scales(dim))).to_event(1))
 
     pyro.clear_param_store()
-    optimizer = pyro.optim.Adagrad({"lr": 0.1})
+    optimizer = pyro.optim.Adagrad({"lr": 1e-4})  # with more, thousands of steps end in NaN
     inference = SVGD(
         model, RBFSteinKernel(), optimizer, num_particles=num_particles, max_plate_nesting=0, mode="multivariate"
     )
