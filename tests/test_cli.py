@@ -1,6 +1,5 @@
 """The command line: it fits, predicts, compares and explains; whatever is wrong ends in a sentence and an exit code."""
 
-import importlib
 import json
 import os
 import re
@@ -17,6 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 import steinflow
+from steinflow.cli import main
 from steinflow.cli.app import app
 from steinflow.cli.console import clear_errors
 from steinflow.result import Result
@@ -470,11 +470,10 @@ def test_reproduce_lists_experiments():
 
 
 def test_without_typer_it_names_the_extra(monkeypatch):
-    for name in [name for name in sys.modules if name.startswith("steinflow.cli")]:
-        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "steinflow.cli.app")
     monkeypatch.setitem(sys.modules, "typer", None)
     with pytest.raises(SystemExit, match=re.escape("pip install 'steinflow[cli]'")):
-        importlib.import_module("steinflow.cli").main()
+        main()
 
 
 def test_demo_types_commands_that_exist(monkeypatch):
