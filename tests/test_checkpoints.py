@@ -177,6 +177,7 @@ def test_full_disk_loses_nothing(tmp_path, reference):
     assert_equal(run(tmp_path), reference)
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments():
     program = Path(__file__).with_name("killed_runs.py")
     done = subprocess.run([sys.executable, program, "5"], capture_output=True, text=True, timeout=600)

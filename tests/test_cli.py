@@ -91,6 +91,7 @@ def test_json_of_a_classification(runs):
     assert "color = red" in summary["parameters"] or "color = green" in summary["parameters"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("table", "options", "model"),
     [

@@ -98,6 +98,7 @@ def test_draws_are_those_of_q_and_start_at_the_origin():
     np.testing.assert_allclose(result.sd(), 0.1, rtol=0.15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [None, 100])
 def test_german(batch_size):
     model = german.model(batch_size=batch_size)

@@ -119,6 +119,7 @@ def test_pipelines_grid_search_and_cross_validation():
     assert scores.mean() > 0.9
 
 
+@pytest.mark.slow
 def test_partial_fit_agrees_with_fit():
     X, y = load_breast_cancer(return_X_y=True)
     X = X[:, :5]

@@ -180,6 +180,7 @@ def reproduced(name, config, folder):
     return values, page
 
 
+@pytest.mark.slow
 def test_toy(tmp_path):
     values, page = reproduced("toy", toy.Config(shown=(0, 100, 500), record_every=100, animate=True), tmp_path)
     for method in (PAPER, DEFAULT):  # both cross to the far mode, and the moments are right

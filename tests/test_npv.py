@@ -83,6 +83,7 @@ def test_minibatches_are_refused():
         sf.fit(model, sf.NPV(), num_particles=3, num_steps=1, progress=False)
 
 
+@pytest.mark.slow
 def test_german():
     # Round components on a posterior whose widest direction is four times its narrowest: too little spread.
     method = sf.NPV(draws_per_component=100)

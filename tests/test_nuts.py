@@ -40,6 +40,7 @@ def test_arviz_sees_chains_and_draws(result):
     assert table["ess_bulk"].min() > 500
 
 
+@pytest.mark.slow
 def test_draws_are_spread_over_the_run():
     x0 = jnp.zeros((8, 1))
     method = sf.NUTS(num_chains=2, num_warmup=50)
@@ -59,6 +60,7 @@ def test_refusals():
         sf.NUTS(num_chains=0)
 
 
+@pytest.mark.slow
 def test_german():
     method = sf.NUTS(num_chains=2, num_warmup=500)
     result = sf.fit(german.model(), method, num_particles=1000, num_steps=500, key=1, progress=False)

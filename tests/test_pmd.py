@@ -81,6 +81,7 @@ def test_constant_steps_are_checked():
         sf.PMD(constant=True)
 
 
+@pytest.mark.slow
 def test_german():
     # The paper's settings. The cloud finds the posterior roughly; its spread is too small, log alpha's most of all.
     result = sf.fit(german.model(), sf.PMD(), num_particles=300, num_steps=1000, key=1, progress=False)

@@ -111,6 +111,7 @@ def test_settings_are_checked():
         sf.SGLD(0.1, thin=0)
 
 
+@pytest.mark.slow
 def test_german():
     # Steps of 0.0005 are small against the posterior variances of 0.006 to 0.1: bias below the Monte Carlo error.
     n = 400

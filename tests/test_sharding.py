@@ -64,6 +64,7 @@ def test_processes(count, reference):
     assert_same(found[0], reference)
 
 
+@pytest.mark.slow
 def test_killed_process_ends_the_others_and_the_job_resumes(tmp_path, reference):
     survivor, victim = start_processes(2, tmp_path)
     try:
