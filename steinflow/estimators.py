@@ -83,11 +83,8 @@ class _SteinEstimator(BaseEstimator):
         inputs = (X - self.shift_) / self.scale_
         if self.hidden:
             hidden = tuple(self.hidden)
-            return NeuralNetwork(inputs, y, hidden, self.activation, family=family, standardize=False, init="scale")
+            return NeuralNetwork(inputs, y, hidden, self.activation, family=family, standardize=False)
         return GeneralizedLinear(inputs, y, family)
-
-    def _default_method(self):
-        return SVGD.for_networks() if self.hidden else SVGD()
 
     def _run(self, model: Supervised, responses: Scaling, particles=None, log_prior=None):
         """Run the method, and keep the particles as NumPy arrays."""
@@ -100,7 +97,7 @@ class _SteinEstimator(BaseEstimator):
         target = Posterior(log_prior or model.log_prior, _Weighted(model.log_likelihood), data, batch_size)
         result = fit(
             target,
-            self._default_method() if self.method is None else self.method,
+            SVGD.default_for(model) if self.method is None else self.method,
             particles=particles,
             num_steps=self.num_steps,
             key=key,

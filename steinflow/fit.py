@@ -36,7 +36,7 @@ _UNFINISHED = ("running", "interrupted", "data ended")
 
 def fit(
     target: Target | Callable[[Params], Scalar],
-    method: Method = SVGD(),
+    method: Method | None = None,
     *,
     particles: Params | None = None,
     num_particles: int = 100,
@@ -55,7 +55,7 @@ def fit(
 
     Args:
         target: a function that takes ONE particle (an array or any pytree) to its log density, or a `Target`.
-        method: how to infer; SVGD with the settings that measure best without tuning.
+        method: how to infer; by default `sf.SVGD()`, which needs no tuning, or for networks `sf.SVGD.for_networks()`.
         particles: starting points, with a leading axis; drawn from the target's prior if not given.
         num_steps: how many steps at most.
         key: an int or a JAX key.
@@ -77,13 +77,14 @@ def fit(
         result = sf.fit(lambda x: -0.5 * jnp.sum(x**2), particles=x0, num_steps=500, key=1)
         ```
     """
+    target = as_target(target)
+    method = SVGD.default_for(target) if method is None else method
     if not isinstance(method, Method):
         raise TypeError(f"method is an inference method such as sf.SVGD(); got {method!r}.")
     if num_steps < 1:
         raise ValueError(f"num_steps must be at least 1; got {num_steps}.")
     if record_every is not None and record_every < 1:
         raise ValueError(f"record_every must be at least 1; got {record_every}.")
-    target = as_target(target)
     prior_key, init_key, run_key, data_key = jax.random.split(as_key(key), 4)
     if particles is None:
         particles = jax.vmap(target.sample_prior)(jax.random.split(prior_key, num_particles))

@@ -19,17 +19,22 @@ def adagrad(step_size: float = 0.1) -> optax.GradientTransformation:
     return optax.adagrad(step_size, initial_accumulator_value=0.0, eps=1e-6)
 
 
-@functools.cache
-def decaying_adam(step_size: float = 0.01) -> optax.GradientTransformationExtraArgs:
-    """Adam whose step size falls to zero over the run, as half a cosine; it needs no number of steps."""
-    adam = optax.scale_by_adam()
+_ADAM = optax.scale_by_adam()
 
-    def update(updates, state, params=None, **extra_args):
-        directions, state = adam.update(updates, state, params)
-        size = 0.5 * step_size * (1 + jnp.cos(jnp.pi * extra_args["fraction"]))
-        return jax.tree.map(lambda direction: (-size * direction).astype(direction.dtype), directions), state
 
-    return optax.GradientTransformationExtraArgs(adam.init, update)
+def decaying_adam(reach: float = 5.0) -> optax.GradientTransformationExtraArgs:
+    """Adam whose steps fall to zero over the run, as half a cosine, and add up to `reach`: more steps are smaller ones.
+
+    `update` takes two more arguments: `fraction`, the part of the run that is done, and `num_steps`, all there are.
+    """
+    # The reach is a leaf, not a constant of compiled code, which all of them share.
+    return optax.GradientTransformationExtraArgs(_ADAM.init, jax.tree_util.Partial(_decayed, jnp.asarray(reach)))
+
+
+def _decayed(reach, updates, state, params=None, **extra_args):
+    directions, state = _ADAM.update(updates, state, params)
+    size = reach / extra_args["num_steps"] * (1 + jnp.cos(jnp.pi * extra_args["fraction"]))
+    return jax.tree.map(lambda direction: (-size * direction).astype(direction.dtype), directions), state
 
 
 class AdaptiveState(NamedTuple):

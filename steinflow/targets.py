@@ -71,6 +71,11 @@ class Target(eqx.Module):
         """Whether `log_density` has a value; where a target knows its scores alone, it is NaN."""
         return True
 
+    @property
+    def is_network(self) -> bool:
+        """Whether the parameters are the many weights of a network, which `fit` takes to another default method."""
+        return False
+
     def sample(self, key: PRNGKeyArray) -> Params:
         """Draw one exact sample, in the user's space, where that is possible."""
         raise ValueError(

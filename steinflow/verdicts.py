@@ -46,11 +46,11 @@ _MASS_DOUBTFUL, _MASS_BAD = 0.1, 0.25  # share of the particles in a group again
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One thing that was noticed: how much it matters, the reason in words, and what to do about it."""
+    """One thing that was noticed: how much it matters, the reason in words, and what may help."""
 
     level: Level
     reason: str
-    remedy: str
+    remedies: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Verdict:
     @property
     def remedies(self) -> list[str]:
         """What to do, for the worst first, each once."""
-        return list(dict.fromkeys(finding.remedy for finding in self.findings if finding.remedy))
+        return list(dict.fromkeys(remedy for finding in self.findings for remedy in finding.remedies))
 
     def __str__(self):
         remedies = f" What to do: {'; or '.join(self.remedies)}." if self.remedies else ""
@@ -108,7 +108,7 @@ def judge(
     num_particles, dim = particles.shape
     if num_particles == 1:
         reason = "one particle is a point estimate, the mode, and says nothing about spread"
-        return _verdict([Finding("doubtful", reason, "use at least 20 particles, better 100")], {})
+        return _verdict([Finding("doubtful", reason, ("use at least 20 particles, better 100",))], {})
     sample = even_sample(num_particles, _PARTICLES, weights)
     points, sampled_scores = particles[sample], scores[sample]
     # An effective number: weights that leave few particles are worth few.
@@ -117,7 +117,9 @@ def judge(
     dispersion = np.asarray(dispersion_of(particles, scores, weights), float)
     if not all(np.all(np.isfinite(value)) for value in (*figures.values(), dispersion)):
         reason = "particles times scores overflow, so that nothing can be said"
-        return _verdict([Finding("bad", reason, "bring the parameters to a scale near 1, or use double precision")], {})
+        return _verdict(
+            [Finding("bad", reason, ("bring the parameters to a scale near 1", "use double precision"))], {}
+        )
     figures["draws"], error = figures.pop("draws_per_particle") * size, figures["mean_error"]
     findings = [
         _on_number(size, dim),
@@ -148,7 +150,7 @@ def _verdict(findings, figures, good="") -> Verdict:
     found = sorted(filter(None, findings), key=lambda finding: -_LEVELS.index(finding.level))
     if found:
         return Verdict(found[0].level, tuple(found), figures)
-    return Verdict("good", (Finding("good", f"{good} (a mode that no particle found would not show)", ""),), figures)
+    return Verdict("good", (Finding("good", f"{good} (a mode that no particle found would not show)", ()),), figures)
 
 
 @eqx.filter_jit
@@ -170,11 +172,11 @@ def _figures(particles, scores):
 
 def _on_number(size, dim):
     if size < _FEW:
-        remedy = "use at least 20 particles, better 100"
-        return Finding("doubtful", f"{size:.0f} particles say little about spread", remedy)
+        remedies = ("use at least 20 particles, better 100",)
+        return Finding("doubtful", f"{size:.0f} particles say little about spread", remedies)
     if size <= dim:
         reason = f"{size:.0f} particles in {dim} dimensions follow the scale of each parameter, not all correlations"
-        return Finding("doubtful", reason, f"use more than {dim} particles, better {2 * dim}")
+        return Finding("doubtful", reason, (f"use more than {dim} particles, better {2 * dim}",))
     return None
 
 
@@ -187,7 +189,7 @@ def _on_lost(scores, log_densities):
         return None
     reason = f"{lost} of {len(scores)} particles stand where log density or score are not finite"
     level = "bad" if 2 * lost > len(scores) else "doubtful"
-    return Finding(level, reason, "write the log density with log-space functions, or start closer")
+    return Finding(level, reason, ("write the log density with log-space functions", "start closer"))
 
 
 def _on_spread(dispersion, num_particles, *, moving):
@@ -195,9 +197,9 @@ def _on_spread(dispersion, num_particles, *, moving):
     span = f"{low:.2f} to {high:.2f}"
     if has_collapsed(dispersion, num_particles):
         if moving:
-            return Finding("bad", f"the particles have not spread yet (dispersion {span})", "take more steps")
+            return Finding("bad", f"the particles have not spread yet (dispersion {span})", ("take more steps",))
         reason = f"the particles have collapsed (dispersion {span}, where 1 is right)"
-        return Finding("bad", reason, "use more particles and the default sf.SVGD(), whose kernel reaches further")
+        return Finding("bad", reason, ("use more particles", "use the default method, whose kernel reaches further"))
     few = num_particles <= len(dispersion)  # correlations that cannot be followed lower it
     if low < (0.25 if few else 1 / _DISPERSION_BAD) or high > _DISPERSION_BAD:
         level = (
@@ -208,9 +210,9 @@ def _on_spread(dispersion, num_particles, *, moving):
     else:
         return None
     if high - 1 > 1 - low:
-        return Finding(level, f"some coordinates are still too wide (dispersion {span})", "take more steps")
-    remedy = "take more steps" if moving else "use more particles, or more steps"
-    return Finding(level, f"some coordinates have too little spread (dispersion {span})", remedy)
+        return Finding(level, f"some coordinates are still too wide (dispersion {span})", ("take more steps",))
+    remedies = ("take more steps",) if moving else ("use more particles", "take more steps")
+    return Finding(level, f"some coordinates have too little spread (dispersion {span})", remedies)
 
 
 def _is_rising(history):
@@ -225,14 +227,16 @@ def _on_outliers(points, num_particles):
     if not far:
         return None
     reason = f"{far} of {num_particles} particles stand more than {_FAR_OUT:.0f} sds out, and make the spread large"
-    return Finding("doubtful", reason, "start closer to the posterior, use more particles, or result.reweighted()")
+    return Finding(
+        "doubtful", reason, ("start closer to the posterior", "use more particles", "weigh them: result.reweighted()")
+    )
 
 
 def _on_mean(error):
     if error <= _MEAN_DOUBTFUL:
         return None
     level = "bad" if error > _MEAN_BAD else "doubtful"
-    return Finding(level, f"not converged: the mean is about {error:.2g} sds off", "take more steps")
+    return Finding(level, f"not converged: the mean is about {error:.2g} sds off", ("take more steps",))
 
 
 def _on_ksd(draws, size):
@@ -240,14 +244,14 @@ def _on_ksd(draws, size):
     if draws >= enough / 2:
         return None
     level = "bad" if draws < enough / 10 else "doubtful"
-    return Finding(level, f"by KSD the particles are worth {draws:.0f} independent draws", "take more steps")
+    return Finding(level, f"by KSD the particles are worth {draws:.0f} independent draws", ("take more steps",))
 
 
 def _on_batches(noise):
     if noise <= _MEAN_DOUBTFUL:
         return None
     reason = f"minibatches leave the mean uncertain by about {noise:.2g} sds"
-    return Finding("bad" if noise > 1 else "doubtful", reason, "take more steps or larger batches")
+    return Finding("bad" if noise > 1 else "doubtful", reason, ("take more steps", "take larger batches"))
 
 
 def _on_tails(growth, radius):
@@ -257,7 +261,7 @@ def _on_tails(growth, radius):
         "the tails are heavy or the shape is a funnel, and the particles do not reach far into them: sds may be 10 to "
         "25% short"
     )
-    return Finding("doubtful", reason, "use more particles; see result.checked()")
+    return Finding("doubtful", reason, ("use more particles", "compare with NUTS: result.checked(), or --method nuts"))
 
 
 def _on_groups(groups):
@@ -267,10 +271,10 @@ def _on_groups(groups):
         f"the particles form two groups, {groups.separation:.0f} of their sds apart, the smaller with "
         f"{groups.share:.0%} of the particles"
     )
-    remedy = "compare with a wider start, or with sf.Annealed(sf.SVGD())"
+    remedies = ("compare with a wider start", "compare with sf.Annealed(sf.SVGD())")
     if groups.mass is None:
-        return Finding("doubtful", f"{where}, which may be right or keep something of the start", remedy)
+        return Finding("doubtful", f"{where}, which may be right or keep something of the start", remedies)
     if abs(groups.mass - groups.share) <= _MASS_DOUBTFUL:
         return None
     level = "bad" if abs(groups.mass - groups.share) > _MASS_BAD else "doubtful"
-    return Finding(level, f"{where} and about {groups.mass:.0%} of the mass", remedy)
+    return Finding(level, f"{where} and about {groups.mass:.0%} of the mass", remedies)

@@ -35,10 +35,11 @@ def test_authors_accumulator(dtype):
 
 def test_decaying_adam_is_adam_on_a_cosine(dtype):
     num_steps, start = 8, jnp.asarray([1.0, -2.0, 3.0], dtype)
-    ours, theirs = sf.decaying_adam(0.1), optax.adam(optax.cosine_decay_schedule(0.1, num_steps))
+    ours, theirs = sf.decaying_adam(0.4), optax.adam(optax.cosine_decay_schedule(0.1, num_steps))
     our_state, their_state = ours.init(start), theirs.init(start)
     for step, g in enumerate(np.random.default_rng(0).normal(size=(num_steps, 3))):
-        updates, our_state = ours.update(jnp.asarray(g, dtype), our_state, fraction=jnp.asarray(step / num_steps))
+        done = {"fraction": jnp.asarray(step / num_steps), "num_steps": jnp.asarray(num_steps)}
+        updates, our_state = ours.update(jnp.asarray(g, dtype), our_state, **done)
         expected, their_state = theirs.update(jnp.asarray(g, dtype), their_state)
         np.testing.assert_allclose(updates, expected, rtol=1e-4)
         assert updates.dtype == dtype

@@ -3,11 +3,9 @@
 import importlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
-
-import jax
 
 from steinflow.experiments.parts import Experiment, environment, run
+from steinflow.experiments.workers import available_cores, keep_compiled
 
 NAMES = {
     "toy": "Figure 1: particles cross to the far mode of a mixture; with an animation",
@@ -35,10 +33,10 @@ def reproduce(names: Iterable[str], *, output: Path, quick: bool, compute: bool 
     names = list(names) or list(NAMES)
     if unknown := [name for name in names if name not in NAMES]:
         raise ValueError(f"There is no experiment {unknown[0]!r}; there are {', '.join(NAMES)}.")
-    _keep_compiled(output / "compiled")
+    keep_compiled(output / "compiled")
     try:
         for name in names:
-            run(name, _experiment(name), output, quick=quick, compute=compute)
+            run(name, _experiment(name), output, quick=quick, compute=compute, cores=available_cores())
     finally:
         page = _write_page(output, quick=quick)
     return page
@@ -46,14 +44,6 @@ def reproduce(names: Iterable[str], *, output: Path, quick: bool, compute: bool 
 
 def _experiment(name: str) -> Experiment:
     return importlib.import_module(f"steinflow.experiments.{name}").EXPERIMENT
-
-
-def _keep_compiled(folder: Path) -> None:
-    """Let a run that goes on, or a second one, compile nothing again: of the short fits it is the longer part."""
-    config: Any = jax.config  # its settings are not known to type checkers
-    if config.jax_compilation_cache_dir is None:
-        jax.config.update("jax_compilation_cache_dir", str(folder))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
 def _write_page(output: Path, *, quick: bool) -> Path:
@@ -71,7 +61,8 @@ Written by `{command}` on {machine["cores"]} cores ({versions}, Python {machine[
 *Stein Variational Gradient Descent: A General Purpose Bayesian Inference Algorithm*, NIPS 2016; its numbers were typed
 in from its source. **SVGD, as in the paper** is its kernel with its settings, where it states them; **steinflow
 default** is `sf.SVGD()`, what a user gets without tuning.{" This is the quick version: fewer trials." if quick else ""}
-Seconds are of wall clock, and stretch when other programs run.{not_run}
+Parts are computed side by side, one per core; seconds are of wall clock on one core, and stretch when other programs
+run.{not_run}
 
 """
     page = output / "results.md"

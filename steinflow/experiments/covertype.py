@@ -168,19 +168,22 @@ def _parts(config: Config) -> list[Part]:
             settings = {**shared, "tune": name, "step_sizes": method.step_sizes}
             parts.append(Part(f"step size of {name}", settings, lambda _, n=name, m=method: _tune(n, m, config)))
 
-    def step_size(done, name):
-        return done[f"step size of {name}"]["step_size"] if methods[name].step_sizes else None
+    def needs(name):
+        return (f"step size of {name}",) if methods[name].step_sizes else ()
+
+    def step_size(taken, name):
+        return taken[f"step size of {name}"]["step_size"] if methods[name].step_sizes else None
 
     def trial_part(name, trial):
         method = methods[name]
         settings = {**shared, "method": name, "trial": trial, **dataclasses.asdict(method)}
 
-        def compute(done):
+        def compute(taken):
             steps = {"num_steps": method.num_steps, "record_every": method.record_every}
-            curve = _curve(name, step_size(done, name), trial, config, num_particles=config.num_particles, **steps)
+            curve = _curve(name, step_size(taken, name), trial, config, num_particles=config.num_particles, **steps)
             return {"method": name, "trial": trial, **curve}
 
-        return Part(f"{name}, trial {trial}", settings, compute)
+        return Part(f"{name}, trial {trial}", settings, compute, needs(name))
 
     def particles_part(name, trial):
         numbers, num_steps = config.particle_numbers, config.particle_steps
@@ -189,13 +192,13 @@ def _parts(config: Config) -> list[Part]:
             "step_sizes": methods[name].step_sizes,
         }  # fmt: skip
 
-        def compute(done):
-            size, steps = step_size(done, name), {"num_steps": num_steps, "record_every": num_steps}
+        def compute(taken):
+            size, steps = step_size(taken, name), {"num_steps": num_steps, "record_every": num_steps}
             curves = [_curve(name, size, trial, config, num_particles=n, **steps) for n in numbers]
             ends = {key: [curve[key][-1] for curve in curves] for key in ("accuracy", "log_likelihood")}
             return {"numbers_of": name, "trial": trial, "numbers": numbers, **ends}
 
-        return Part(f"{name} by particles, trial {trial}", settings, compute)
+        return Part(f"{name} by particles, trial {trial}", settings, compute, needs(name))
 
     for trial in range(config.num_trials):
         parts += [trial_part(name, trial) for name in methods]

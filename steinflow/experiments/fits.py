@@ -24,7 +24,7 @@ COLORS = {
 
 def fit(
     target: sf.Target,
-    method: sf.Method,
+    method: sf.Method | None,
     *,
     num_steps: int,
     key: int,

@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
+from steinflow.experiments.workers import side_by_side
+
 Values = dict[str, dict[str, Any]]  # what the finished parts found, by the name of the part
 
 IMAGES = Path("images") / "results"
@@ -34,12 +36,14 @@ class Part:
     Attributes:
         name: unique in its experiment.
         settings: all that the values depend on, as JSON; a change means to compute again.
-        compute: takes the values of the parts before it to its own, as JSON.
+        compute: takes the values of the parts that it needs to its own, as JSON.
+        needs: the names of parts whose values it takes.
     """
 
     name: str
     settings: Mapping[str, Any]
     compute: Callable[[Values], dict[str, Any]]
+    needs: tuple[str, ...] = ()
 
     @property
     def file_name(self) -> str:
@@ -51,7 +55,7 @@ class Part:
 
 @dataclasses.dataclass(frozen=True)
 class Experiment:
-    """A figure or table of the paper.
+    """A figure or table of the paper. Its functions are those of a module, so that worker processes find them.
 
     Attributes:
         title: the heading of its page.
@@ -72,7 +76,9 @@ class Experiment:
     page: Callable[[Any, Values], str]
 
 
-def run(name: str, experiment: Experiment, output: Path, *, quick: bool, compute: bool = True) -> Values:
+def run(
+    name: str, experiment: Experiment, output: Path, *, quick: bool, compute: bool = True, cores: Sequence[int] = ()
+) -> Values:
     """Compute the parts that are missing, then write numbers, figures and page.
 
     Args:
@@ -81,23 +87,24 @@ def run(name: str, experiment: Experiment, output: Path, *, quick: bool, compute
         output: the folder; finished parts are in `parts/<name>` below it.
         quick: whether to do the smaller version.
         compute: without, the pages are written from the parts that are there.
+        cores: for worker processes, one each; fewer than two of them, or of missing parts, and this process does it.
     """
     config = experiment.quick if quick else experiment.full
     folder = output / "parts" / name
     folder.mkdir(parents=True, exist_ok=True)
-    documents: dict[str, dict] = {}
     parts = experiment.parts(config)
+    paths = {part.name: folder / part.file_name for part in parts}
+    documents = {part: json.loads(path.read_text()) for part, path in paths.items() if path.exists()}
+    missing = [part for part in parts if compute and part.name not in documents]
     try:
-        with tqdm(parts, desc=name, unit="part", disable=not compute) as bar:
-            for part in bar:
-                path = folder / part.file_name
-                if not path.exists():
-                    if not compute:
-                        continue
-                    bar.set_postfix_str(part.name)
-                    _write(path, _computed(part, {done: d["values"] for done, d in documents.items()}))
-                documents[part.name] = json.loads(path.read_text())
+        with tqdm(total=len(parts), initial=len(documents), desc=name, unit="part", disable=not compute) as bar:
+            for done, document in _computed(experiment, config, missing, documents, cores[: len(missing)]):
+                _write(paths[done], document)
+                documents[done] = json.loads(paths[done].read_text())
+                bar.set_postfix_str(done, refresh=False)
+                bar.update()
     finally:  # also where it was interrupted: what is finished is worth a page
+        documents = {part: documents[part] for part in paths if part in documents}  # in the order of the parts
         values = {done: document["values"] for done, document in documents.items()}
         if values:
             report = {
@@ -116,9 +123,30 @@ def run(name: str, experiment: Experiment, output: Path, *, quick: bool, compute
     return values
 
 
-def _computed(part: Part, before: Values) -> dict[str, Any]:
+def _computed(experiment, config, missing, documents, cores) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Compute parts, here or in worker processes, and yield names and documents as they come."""
+
+    def taken(part):
+        return {need: documents[need]["values"] for need in part.needs}
+
+    if len(cores) < 2:
+        for part in missing:
+            yield part.name, _document(part, taken(part))
+        return
+
+    def call(part):
+        return part.needs, lambda: (experiment.parts, config, part.name, taken(part))
+
+    yield from side_by_side({part.name: call(part) for part in missing}, _part_of, documents, cores)
+
+
+def _part_of(parts: Callable[[Any], Sequence[Part]], config: Any, name: str, taken: Values) -> dict[str, Any]:
+    return _document(next(part for part in parts(config) if part.name == name), taken)
+
+
+def _document(part: Part, taken: Values) -> dict[str, Any]:
     started = time.perf_counter()
-    values = part.compute(before)
+    values = part.compute(taken)
     return {
         "part": part.name,
         "settings": part.settings,

@@ -93,6 +93,10 @@ class NetworkPosterior(Supervised):
             standardize=standardize,
         )
 
+    @property
+    def is_network(self) -> bool:
+        return True
+
     def sample_prior(self, key: PRNGKeyArray) -> Params:
         params = {"network": self.start(key)}
         if self.family.noisy:

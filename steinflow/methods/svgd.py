@@ -26,6 +26,7 @@ from steinflow.methods.base import Draws, Method
 from steinflow.metrics import Cloud, Euclidean, Metric
 from steinflow.optimizers import adagrad, adaptive, decaying_adam
 from steinflow.stein import stein_direction
+from steinflow.targets import Target
 from steinflow.typing import Array, Particles
 
 
@@ -69,13 +70,19 @@ class SVGD(Method):
         return cls(kernel=RBF(), metric=Euclidean(), optimizer=adagrad(step_size))
 
     @classmethod
-    def for_networks(cls, step_size: float = 0.01) -> "SVGD":
+    def for_networks(cls, reach: float = 5.0) -> "SVGD":
         """Return what suits networks, whose weights outnumber the particles: the paper's kernel, Adam that decays.
 
-        There the cloud has no covariance to work in, and small steps keep the weights of a hierarchical prior from
-        falling into its funnel, where all of them vanish.
+        There the cloud has no covariance to work in. `reach` is how far a weight can go in the whole run, in however
+        many steps; a short one keeps the weights of a hierarchical prior from falling into its funnel, where all of
+        them vanish.
         """
-        return cls(kernel=RBF(), metric=Euclidean(), optimizer=decaying_adam(step_size))
+        return cls(kernel=RBF(), metric=Euclidean(), optimizer=decaying_adam(reach))
+
+    @classmethod
+    def default_for(cls, target: Target) -> "SVGD":
+        """Return what `sf.fit` takes where no method is given."""
+        return cls.for_networks() if target.is_network else cls()
 
     def init(self, target, particles, *, num_steps, key):
         return SVGDState(particles, self.optimizer.init(particles), jnp.zeros((), jnp.int32), num_steps)
@@ -97,7 +104,12 @@ class SVGD(Method):
         # optax descends, the Stein direction ascends: the one change of sign.
         fraction = state.step / state.num_steps
         updates, optimizer_state = optax.with_extra_args_support(self.optimizer).update(
-            -direction, state.optimizer_state, u, fraction=fraction, noisy=batch is not None
+            -direction,
+            state.optimizer_state,
+            u,
+            fraction=fraction,
+            num_steps=state.num_steps,
+            noisy=batch is not None,
         )
         moves = jnp.asarray(updates)
         if self.metric.exploration is not None:

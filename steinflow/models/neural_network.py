@@ -16,10 +16,8 @@ from jaxtyping import ArrayLike
 
 from steinflow.models.families import Family, Gaussian
 from steinflow.models.supervised import (
-    Init,
     Supervised,
     as_features,
-    check_init,
     log_gamma_prior,
     sample_log_gamma,
 )
@@ -69,11 +67,12 @@ class NeuralNetwork(Supervised):
         family: `sf.models.Gaussian()`, `Bernoulli()`, `Categorical(K)`, `Poisson()` or your own.
         batch_size: rows per step; all of them if not given.
 
+    Particles start as in the authors' code: weights from N(0, 1/(fan_in + 1)), biases at zero, lambda from the Gamma
+    prior with its rate taken for a scale, and the noise at the particle's own training error.
+
     Other arguments:
         standardize: shift and scale the features, and a real-valued y, to mean 0 and sd 1 on the training rows.
         shape, rate: of the Gamma priors of lambda and gamma.
-        init: as for `GeneralizedLinear`, here about lambda. Weights start from N(0, 1/(fan_in + 1)), biases at
-            zero and the noise at the particle's own training error, as in the authors' code.
 
     Example:
         ```python
@@ -89,7 +88,6 @@ class NeuralNetwork(Supervised):
     hyper: _Prior = eqx.field(kw_only=True)
     activation: Callable[[Array], Array] = eqx.field(kw_only=True)
     sizes: tuple[int, ...] = eqx.field(kw_only=True)
-    init: Init = eqx.field(kw_only=True)
 
     def __init__(
         self,
@@ -103,12 +101,10 @@ class NeuralNetwork(Supervised):
         standardize: bool = True,
         shape: float = 1.0,
         rate: float = 0.1,
-        init: Init = "rate",
     ):
-        check_init(init)
         if any(units < 1 for units in hidden):
             raise ValueError(f"hidden lists the units of every hidden layer, such as (50,); got {tuple(hidden)}.")
-        self.init, self.hyper, self.activation = init, _Prior(shape, rate), _activation(activation)
+        self.hyper, self.activation = _Prior(shape, rate), _activation(activation)
         super().__init__(
             X,
             y,
@@ -120,6 +116,10 @@ class NeuralNetwork(Supervised):
         )
         self.sizes = (self.data["X"].shape[1], *map(int, hidden), family.num_outputs)
 
+    @property
+    def is_network(self) -> bool:
+        return True
+
     @eqx.filter_jit  # a dozen small operations, each of which would be compiled by itself
     def sample_prior(self, key: PRNGKeyArray) -> Params:
         lambda_key, *keys = jax.random.split(key, len(self.sizes))
@@ -130,7 +130,7 @@ class NeuralNetwork(Supervised):
                 jax.random.normal(k, shape) / jnp.sqrt(shape[0] + 1.0) for k, shape in zip(keys, shapes, strict=True)
             ),
             "biases": tuple(jnp.zeros(fan_out) for _, fan_out in shapes),
-            "log_lambda": sample_log_gamma(lambda_key, shape=prior.shape, rate=prior.rate, init=self.init),
+            "log_lambda": sample_log_gamma(lambda_key, shape=prior.shape, rate=prior.rate, init="scale"),
         }
         if self.family.noisy:
             rows = slice(None, None, -(-self.num_data // _ROWS_FOR_NOISE))

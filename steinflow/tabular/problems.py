@@ -63,7 +63,6 @@ class Problem:
                 family=self.response.family,
                 batch_size=batch_size,
                 standardize=False,
-                init="scale",
             )
         return GeneralizedLinear(X, y, self.response.family, batch_size=batch_size)
 

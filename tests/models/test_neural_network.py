@@ -35,7 +35,7 @@ def test_log_density_is_the_papers(rows, x64):
 
 
 def test_starts_are_the_authors(rows):
-    model = sf.models.NeuralNetwork(*rows, hidden=(40,), init="scale")
+    model = sf.models.NeuralNetwork(*rows, hidden=(40,))
     draws = jax.vmap(model.sample_prior)(jax.random.split(jax.random.key(0), 500))
     np.testing.assert_allclose(jnp.std(draws["weights"][0]), 1 / np.sqrt(3), rtol=0.03)
     np.testing.assert_allclose(jnp.std(draws["weights"][1]), 1 / np.sqrt(41), rtol=0.03)
@@ -92,7 +92,7 @@ def test_classification():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 2))
     y = (np.sum(X**2, axis=1) > 1.4).astype(int) + (np.sum(X**2, axis=1) > 4)
-    model = sf.models.NeuralNetwork(X, y, hidden=(20,), family=sf.models.Categorical(3), batch_size=50, init="scale")
+    model = sf.models.NeuralNetwork(X, y, hidden=(20,), family=sf.models.Categorical(3), batch_size=50)
     result = sf.fit(model, sf.SVGD.for_networks(), num_particles=5, num_steps=1500, progress=False)
     assert "log_gamma" not in result.particles
     assert model.evaluate(result.particles, X, y)["accuracy"] > 0.9
