@@ -100,7 +100,7 @@ class Result:
         `outcome` says how the run ended; this looks at where it ended. The documentation says how often it is right.
         """
         if self.outcome.status == "non-finite":
-            return Verdict("bad", (Finding("bad", self.outcome.message.removesuffix("."), ""),), {})
+            return Verdict("bad", (Finding("bad", self.outcome.message.removesuffix("."), ()),), {})
         return judge(
             self.unconstrained,
             self.scores,
