@@ -124,7 +124,7 @@ def data(d=10, batch_size=256, num_steps=2000):
     return {**times, "ratio": large / small, "peak GB": peak_gigabytes(), "file GB": 10**7 * d * 4 / 2**30}
 
 
-def approximations(n=2000, d=10):
+def approximations(n=5000, d=10, numbers=(16, 64, 256, 1024)):
     """Error of one direction, its time, and the spread after a whole run, against m; with a plot."""
     import jax
     import jax.numpy as jnp
@@ -146,7 +146,7 @@ def approximations(n=2000, d=10):
 
     rows = []
     for kind in (sf.Subsample, sf.RandomFeatures):
-        for m in (16, 64, 256):
+        for m in numbers:
             direction = jax.jit(lambda x, s, key, a=kind(m): a.direction(x, s, sf.RBF(), key=key))
             errors = [direction(x, scores, jax.random.key(seed)) - reference for seed in range(20)]
             times = in_turns(
@@ -179,17 +179,24 @@ def plot(found):
         "time": "time / exact",
         "dispersion": "dispersion after 200 steps",
     }
+    numbers = sorted({row["m"] for row in found["rows"]})
     figure, axes = plt.subplots(1, 3, figsize=(10, 3.2), layout="constrained")
     for axis, (name, label) in zip(axes, panels.items(), strict=True):
         for kind, marker in (("Subsample", "o"), ("RandomFeatures", "s")):
             rows = [row for row in found["rows"] if row["kind"] == kind]
             axis.plot([row["m"] for row in rows], [row[name] for row in rows], marker=marker, label=kind)
         axis.set(xscale="log", xlabel="m", ylabel=label)
-        axis.set_xticks([16, 64, 256], ["16", "64", "256"])
+        axis.set_xticks(numbers, map(str, numbers))
         axis.minorticks_off()
+    first = max(row["error"] for row in found["rows"])
+    slope = [first * (m / numbers[0]) ** -0.5 for m in numbers]
+    axes[0].plot(numbers, slope, color="gray", linestyle=":", label="$m^{-1/2}$")
     axes[0].set_yscale("log")
-    axes[1].set_yscale("log")
+    axes[0].set_yticks([0.5, 1, 2, 4, 8], ["0.5", "1", "2", "4", "8"])
+    axes[0].minorticks_off()
+    axes[1].set_ylim(0, None)
     axes[1].axhline(1, color="gray", linestyle=":")
+    axes[2].set_ylim(0.9, 1.1)
     axes[2].axhline(found["exact dispersion"], color="gray", linestyle=":", label="exact")
     axes[0].legend(frameon=False)
     axes[2].legend(frameon=False)
@@ -200,6 +207,7 @@ def plot(found):
 
 def mesh_times(n=4000, d=50):
     """A Stein direction over all devices: in all, and the gathering of its rows alone."""
+    n = int(n)
     import jax
     import jax.numpy as jnp
     from jax.sharding import PartitionSpec as P
@@ -226,21 +234,21 @@ def devices():
     for count in (1, 2, 4, 8):
         flags = f"--xla_force_host_platform_device_count={count}"
         found[f"{count} devices"] = json.loads(started("mesh_times", XLA_FLAGS=flags).communicate()[0])
-    for count in (2, 4):
+    for count, n in ((2, 4000), (4, 4000), (2, 2000), (2, 16_000)):
         with socket.socket() as free:
             free.bind(("localhost", 0))
             port = free.getsockname()[1]
-        programs = [started("one_process", str(i), str(count), str(port)) for i in range(count)]
+        programs = [started("one_process", str(i), str(count), str(port), str(n)) for i in range(count)]
         outputs = [program.communicate()[0] for program in programs]
-        found[f"{count} processes"] = json.loads(outputs[0].splitlines()[-1])
+        found[f"{count} processes, n={n}"] = json.loads(outputs[0].splitlines()[-1])
     return found
 
 
-def one_process(index, count, port):
+def one_process(index, count, port, n):
     import jax
 
     jax.distributed.initialize(f"localhost:{port}", int(count), int(index))
-    return mesh_times()
+    return mesh_times(n)
 
 
 def kills():

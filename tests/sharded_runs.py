@@ -1,6 +1,7 @@
 """Runs on several devices or in several processes, started by the tests as a program: it writes what it finds as JSON.
 
 python sharded_runs.py devices
+python sharded_runs.py methods
 python sharded_runs.py process <index> <number of processes> <port> <checkpoint folder or -> <steps>
 """
 
@@ -10,7 +11,7 @@ import sys
 
 if __name__ == "__main__":
     os.environ["JAX_PLATFORMS"] = "cpu"
-    if sys.argv[1] == "devices":
+    if sys.argv[1] in ("devices", "methods"):
         os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
 
 import jax
@@ -45,7 +46,8 @@ def run(target, method, mesh=None, **settings):
 
 def difference(result, reference) -> float:
     """The largest distance of two results in units of the reference's spread."""
-    pairs = [(result.particles, reference.particles), (result.history["ksd"], reference.history["ksd"])]
+    pairs = zip(jax.tree.leaves(result.particles), jax.tree.leaves(reference.particles), strict=True)
+    pairs = [*pairs, (result.history["ksd"], reference.history["ksd"])]
     return max(float(np.max(np.abs(np.asarray(a) - np.asarray(b))) / np.std(b)) for a, b in pairs)
 
 
@@ -79,6 +81,26 @@ def devices() -> dict[str, float]:
     return found
 
 
+def methods() -> dict[str, float]:
+    """Every other method on 4 x 2 devices, against one device without a mesh."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(NUM_ROWS, DIM)).astype(np.float32)
+    network = sf.models.NeuralNetwork(X, X[:, 0] ** 2, hidden=(4,))
+    runs = {
+        "SVGD": lambda mesh: run(regression(), sf.SVGD(), mesh),
+        "Annealed": lambda mesh: run(regression(), sf.Annealed(sf.SVGD()), mesh),
+        "SGLD": lambda mesh: run(regression(), sf.SGLD(1e-3), mesh),
+        "DSVI": lambda mesh: run(regression(), sf.DSVI(), mesh),
+        "PMD": lambda mesh: run(regression(), sf.PMD(0.01), mesh),
+        "NPV": lambda mesh: run(regression(), sf.NPV(), mesh, num_steps=3, record_every=1),
+        "NUTS": lambda mesh: run(regression(), sf.NUTS(num_chains=2, num_warmup=50), mesh),
+        "MAP": lambda mesh: run(regression(), sf.MAP(), mesh),
+        "PBP": lambda mesh: sf.fit(network, sf.PBP(), num_particles=13, num_steps=5, progress=False, mesh=mesh),
+    }
+    mesh = sf.mesh(particles=4, data=2)
+    return {name: difference(run(mesh), run(None)) for name, run in runs.items()}
+
+
 def process(index, num_processes, port, folder, num_steps) -> dict[str, list]:
     """One of several processes; all of them find the same."""
     jax.distributed.initialize(
@@ -104,6 +126,8 @@ def process(index, num_processes, port, folder, num_steps) -> dict[str, list]:
 if __name__ == "__main__":
     if sys.argv[1] == "devices":
         found = devices()
+    elif sys.argv[1] == "methods":
+        found = methods()
     else:
         index, count, port, folder, steps = sys.argv[2:]
         found = process(int(index), int(count), int(port), folder, int(steps))

@@ -34,7 +34,7 @@ def start_processes(count, folder="-") -> list[subprocess.Popen]:
 
 
 def finish(process) -> dict[str, float]:
-    output, errors = process.communicate(timeout=300)
+    output, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     return json.loads(output.splitlines()[-1])
 
@@ -44,6 +44,14 @@ def test_devices():
     assert len(found) > 20
     wrong = {name: error for name, error in found.items() if not error < ROUNDING}
     assert not wrong
+
+
+@pytest.mark.slow
+def test_methods():
+    found = finish(start("methods"))
+    limits = {name: 1e-3 if name == "NUTS" else ROUNDING for name in found}  # trajectories make rounding grow
+    assert len(found) == 9
+    assert not {name: error for name, error in found.items() if not error < limits[name]}
 
 
 @pytest.fixture(scope="module")
