@@ -2,16 +2,12 @@
 
     python -m benchmarks.estimators [--regression boston yacht] [--classification banana] [--splits 1]
 
-Regression sets: the standard splits (RandomState(1), 90% train). Classification sets: random splits of the published
-sizes.
-The data are found in the folder that STEINFLOW_DATA names, or in ../shared/data beside the checkout.
+The data sets and their splits are those of `steinflow.datasets`.
 """
 
 import argparse
-import os
 import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -23,29 +19,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import steinflow as sf
+from steinflow import datasets
+from steinflow.experiments import networks
 
-REGRESSION = ["boston", "concrete", "energy", "kin8nm", "naval", "combined", "protein", "wine", "yacht"]
-CLASSIFICATION = ["banana", "diabetis", "german", "image", "ringnorm", "splice", "twonorm", "waveform"]
 MAX_GP_ROWS = 1000  # its cost grows with the cube
-FOLDER = Path(os.environ.get("STEINFLOW_DATA", Path(__file__).parents[2] / "shared" / "data"))
-
-
-def regression_splits(name, num_splits):
-    data = np.load(FOLDER / "regression" / f"{name}.npz")
-    random = np.random.RandomState(1)
-    for _ in range(num_splits):
-        order = random.permutation(len(data["y"]))
-        cut = round(0.9 * len(order))
-        yield (data["X"][order[:cut]], data["y"][order[:cut]]), (data["X"][order[cut:]], data["y"][order[cut:]])
-
-
-def classification_splits(name, num_splits):
-    data = np.load(FOLDER / "classification" / f"{name}.npz")
-    n_train, n_test = int(data["n_train"]), int(data["n_test"])
-    for seed in range(num_splits):
-        order = np.random.default_rng(seed).permutation(len(data["y"]))
-        train, test = order[:n_train], order[n_train : n_train + n_test]
-        yield (data["X"][train], data["y"][train]), (data["X"][test], data["y"][test])
 
 
 def gaussian_log_density(y, mean, sd):
@@ -84,14 +61,14 @@ def classifier(model):
     return run
 
 
-def table(names, splits, methods, num_splits):
+def table(names, methods, num_splits):
     print("| set | " + " | ".join(methods) + " |")
     print("|---" * (len(methods) + 1) + "|")
     for name in names:
         cells = []
         for method, run in methods.items():
             values, started = [], time.perf_counter()
-            for train, test in splits(name, num_splits):
+            for train, test in map(datasets.load(name).split, range(num_splits)):
                 if method == "GaussianProcessClassifier" and len(train[1]) > MAX_GP_ROWS:
                     break
                 with warnings.catch_warnings():
@@ -105,8 +82,8 @@ def table(names, splits, methods, num_splits):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--regression", nargs="*", default=REGRESSION)
-    parser.add_argument("--classification", nargs="*", default=CLASSIFICATION)
+    parser.add_argument("--regression", nargs="*", default=networks.SETS)
+    parser.add_argument("--classification", nargs="*", default=datasets.SMALL_CLASSIFICATION)
     parser.add_argument("--splits", type=int, default=1)
     options = parser.parse_args()
     network = {"hidden": (50,), "num_particles": 20, "random_state": 0}
@@ -118,7 +95,7 @@ def main():
             "BayesianRidge": ridge,
             "MLPRegressor": mlp_regressor,
         }
-        table(options.regression, regression_splits, methods, options.splits)
+        table(options.regression, methods, options.splits)
         print()
     if options.classification:
         methods = {
@@ -128,7 +105,7 @@ def main():
             "GaussianProcessClassifier": classifier(GaussianProcessClassifier(1.0 * RBF(1.0), random_state=0)),
             "MLPClassifier": classifier(MLPClassifier((50,), early_stopping=True, max_iter=2000, random_state=0)),
         }
-        table(options.classification, classification_splits, methods, options.splits)
+        table(options.classification, methods, options.splits)
 
 
 if __name__ == "__main__":

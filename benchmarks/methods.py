@@ -5,11 +5,10 @@
     python -m benchmarks.methods time             # time to the accuracy of 1,000 NUTS draws: SVGD, BlackJAX, NumPyro
     python -m benchmarks.methods pbp --splits 20  # boston, concrete, energy, yacht on their standard splits
 
-Needs the data sets: a folder named by STEINFLOW_DATA, or ../shared/data beside the checkout.
+The data sets are found as `steinflow.datasets` finds them.
 """
 
 import argparse
-import os
 import runpy
 import time
 from pathlib import Path
@@ -21,10 +20,10 @@ import numpy as np
 
 import steinflow as sf
 from benchmarks.timing import seconds_per_step
+from steinflow import datasets
 from steinflow.targets import flatten
 
 ROOT = Path(__file__).parents[1]
-DATA = Path(os.environ.get("STEINFLOW_DATA", ROOT.parent / "shared" / "data"))
 PUBLISHED = {"boston": (3.01, -2.57), "concrete": (5.67, -3.16), "energy": (1.80, -2.04), "yacht": (1.02, -1.63)}
 
 
@@ -44,23 +43,6 @@ def main():
         case "pbp":
             jax.config.update("jax_enable_x64", True)
             pbp(arguments.splits)
-
-
-def load(kind, name):
-    with np.load(DATA / kind / f"{name}.npz") as arrays:
-        return arrays["X"], arrays["y"]
-
-
-def standard_split(X, y, k):
-    """The k-th standard split of the regression benchmark."""
-    random = np.random.RandomState(1)
-    for _ in range(k + 1):
-        order = random.permutation(len(X))
-    train, test = np.split(order, [round(0.9 * len(X))])
-    return (X[train], y[train]), (X[test], y[test])
-
-
-# Speed
 
 
 def stepper(method, target, num_particles, key=0):
@@ -90,7 +72,8 @@ def speed():
 
     import blackjax
 
-    model = sf.models.LogisticRegression(*load("classification", "german"))
+    german = datasets.load("german")
+    model = sf.models.LogisticRegression(german.X, german.y)
     ours, flat, state = stepper(sf.NUTS(num_chains=4, num_warmup=300), model, 400)
     kernel = blackjax.nuts.build_kernel()
 
@@ -105,7 +88,9 @@ def speed():
 
         return jax.lax.fori_loop(0, count, body, chains)
 
-    alone = lambda count: jax.block_until_ready(bare(state.chains, jnp.asarray(count)))  # noqa: E731
+    def alone(count):
+        return jax.block_until_ready(bare(state.chains, jnp.asarray(count)))
+
     clocks = {"steinflow": [], "blackjax": []}
     for _ in range(6):  # the same 50 draws, in turns: trajectories differ in length from draw to draw
         for name, run in (("steinflow", ours), ("blackjax", alone)):
@@ -119,7 +104,7 @@ def speed():
         from steinflow.methods.pbp import epoch, initial_state
 
         plain_class = runpy.run_path(str(ROOT / "tests" / "pbp_numpy.py"))["NumPyPBP"]
-        (X, y), _ = standard_split(*load("regression", "boston"), 0)
+        (X, y), _ = datasets.load("boston").split(0)
         model = sf.models.NeuralNetwork(X, y)
         X, y = model.data["X"], model.data["y"]
         state = initial_state(model.sizes, 1, jax.random.key(0))
@@ -147,7 +132,7 @@ def pbp(num_splits):
     for name, (rmse, log_likelihood) in PUBLISHED.items():
         figures, started = [], time.perf_counter()
         for k in range(num_splits):
-            train, test = standard_split(*load("regression", name), k)
+            train, test = datasets.load(name).split(k)
             model = sf.models.NeuralNetwork(*train)
             found = sf.PBP().evaluate(model, sf.PBP().train(model, key=jax.random.key(k)), *test)
             figures.append((found["rmse"], found["log_likelihood"]))
@@ -198,12 +183,10 @@ def gaussian_problem(dim=10):
 
 
 def german_problem():
-    X, y = load("classification", "german")
-    order = np.random.default_rng(0).permutation(len(X))
-    train, test = order[:700], order[700:]
-    model = sf.models.LogisticRegression(X[train], y[train])
+    train, test = datasets.load("german").split(0)
+    model = sf.models.LogisticRegression(*train)
     long_run = sf.fit(model, sf.NUTS(), num_particles=10_000, num_steps=2_500, key=99, progress=False)
-    return model, tuple(moments(long_run)), (X[test], y[test])
+    return model, tuple(moments(long_run)), test
 
 
 def row(problem, name, seconds, result, truth=None, figures=None):
@@ -250,10 +233,10 @@ def table():
         figures = model.evaluate(result.particles, *test, weights=result.weights)
         row("logistic, german", name, seconds, result, truth, figures)
 
-    train, test = standard_split(*load("regression", "yacht"), 0)
+    train, test = datasets.load("yacht").split(0)
     full, batched = sf.models.NeuralNetwork(*train), sf.models.NeuralNetwork(*train, batch_size=100)
     for name, method, n, steps in [
-        ("SVGD", sf.SVGD(), 20, 3000),
+        ("SVGD", sf.SVGD.for_networks(), 20, 3000),
         ("SGLD", sf.SGLD(1e-5, thin=20), 100, 30_000),
         ("ParallelSGLD", sf.ParallelSGLD(2e-4), 20, 5000),
         ("DSVI", sf.DSVI("diagonal"), 100, 20_000),
@@ -326,9 +309,8 @@ def clock(run, *arguments):
 def time_to_accuracy(names):
     print("| data | method | error of means | error of sds | seconds | with compilation |\n|---|---|---|---|---|---|")
     for name in names:
-        X, y = load("classification", name)
-        order = np.random.default_rng(0).permutation(len(X))[:1000]
-        model = sf.models.LogisticRegression(X[order], y[order])
+        (X, y), _ = datasets.load(name).split(0)
+        model = sf.models.LogisticRegression(X[:1000], y[:1000])
         truth = moments(sf.fit(model, sf.NUTS(), num_particles=20_000, num_steps=5_000, key=99, progress=False))
 
         def errors(mean, sd, truth=truth):

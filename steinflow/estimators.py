@@ -20,7 +20,7 @@ from steinflow.methods.svgd import SVGD
 from steinflow.models.families import Bernoulli, Categorical, Family, Gaussian
 from steinflow.models.generalized_linear import GeneralizedLinear
 from steinflow.models.neural_network import NeuralNetwork
-from steinflow.models.supervised import Scaling, Supervised, shift_and_scale
+from steinflow.models.supervised import Scaling, Supervised, shift_and_scale, usual_batch_size
 from steinflow.stopping import Converged
 from steinflow.targets import Posterior
 from steinflow.typing import Array
@@ -38,8 +38,6 @@ except ModuleNotFoundError as error:
         "The estimators need scikit-learn: pip install 'steinflow[sklearn]'.", name="sklearn"
     ) from error
 
-_ALL_ROWS = 10_000  # up to here, a step sees all rows
-_BATCH = 1_000  # above, this many
 _ROWS_AT_ONCE = 4_096  # of a prediction
 _MIN_ROWS = 256  # fewer cost as much
 _ACTIVATIONS = {"relu": lambda x: np.maximum(x, 0.0), "tanh": np.tanh}
@@ -373,8 +371,7 @@ def _padded(data, batch_size):
     compiled code: cross- validation and learning curves compile once.
     """
     num_rows = len(data["y"])
-    if batch_size is None and num_rows > _ALL_ROWS:
-        batch_size = _BATCH
+    batch_size = usual_batch_size(num_rows) if batch_size is None else batch_size
     if batch_size is not None:
         return {**data, "weight": jnp.ones(num_rows)}, min(batch_size, num_rows)
     missing = max(_MIN_ROWS, 1 << (num_rows - 1).bit_length()) - num_rows

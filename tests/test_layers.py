@@ -44,6 +44,7 @@ LAYERS = [
     "models",
     "frontends",
     "estimators",
+    "caches",
     "datasets",
     "plots",
     "tabular",

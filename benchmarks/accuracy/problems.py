@@ -1,17 +1,14 @@
 """The targets of the suite: log densities with their moments, or a long run of NUTS in place of them."""
 
 import dataclasses
-import os
 from collections.abc import Callable
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import steinflow as sf
-
-DATA = Path(os.environ.get("STEINFLOW_DATA", Path(__file__).parents[3] / "shared" / "data"))
+from steinflow import datasets
 
 
 def standard(rng, shape):
@@ -78,7 +75,9 @@ def mixture(dim, distance, weight=1 / 3, **options):
 
 
 def paper_mixture():
-    far = lambda rng, shape: rng.standard_normal(shape) - 10  # noqa: E731
+    def far(rng, shape):
+        return rng.standard_normal(shape) - 10
+
     return mixture(1, 2.0, start=far, sizes=(50, 100, 200))
 
 
@@ -124,8 +123,8 @@ def eight_schools():
 
 
 def logistic(name, sizes=(50, 100, 200)):
-    with np.load(DATA / "classification" / f"{name}.npz") as file:
-        features, labels = file["X"][:1000].astype(np.float32), file["y"][:1000].astype(np.float32)
+    data = datasets.load(name)
+    features, labels = data.X[:1000].astype(np.float32), data.y[:1000].astype(np.float32)
     features = (features - features.mean(axis=0)) / features.std(axis=0)
     features = np.column_stack([features, np.ones(len(features), np.float32)])
     dim = features.shape[1]

@@ -11,11 +11,11 @@ from benchmarks.accuracy.contenders import CONTENDERS, nuts_draws
 RESULTS = Path(__file__).parents[1] / "results" / "accuracy"
 
 
-def kept(name, compute):
+def kept(name, compute, *arguments):
     """Return the figures of that name, from their file if it is there."""
     path = RESULTS / f"{name}.json"
     if not path.exists():
-        found = compute()
+        found = compute(*arguments)
         RESULTS.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(found))
     return json.loads(path.read_text())

@@ -41,10 +41,8 @@ def verdicts(words):
             continue
         for way, (method, num_steps, num_particles) in WAYS.items():
             problem = make()
-            found = kept(
-                f"verdict {name}, {way}",
-                lambda: svgd(problem, truth(name, problem), num_particles, method, num_steps),  # noqa: B023
-            )
+            settings = (problem, truth(name, problem), num_particles, method, num_steps)
+            found = kept(f"verdict {name}, {way}", svgd, *settings)
             counts[answer(found), found["verdict"]] += 1
             if (answer(found), found["verdict"]) in (("right", "bad"), ("wrong", "good")):
                 surprises.append(f"{name}, {way}: {answer(found)}, but {'; '.join(found['reasons'])}")
@@ -71,7 +69,7 @@ def refinements(words):
     for name, way in REFINED.items():
         if words and not any(word in name for word in words):
             continue
-        found = kept(f"refined {name}", lambda: _refined(name, way))  # noqa: B023
+        found = kept(f"refined {name}", _refined, name, way)
         cells = ["{:.3f}; {:.2f} .. {:.2f}".format(found[kind]["error"], *found[kind]["ratio"]) for kind in _KINDS]
         print("| " + " | ".join([f"{name}, {way}", *cells, found["check"].split(":")[0]]) + " |", flush=True)
 
@@ -115,10 +113,13 @@ def evaluations(words):
     for name in REGRESSIONS:
         if words and not any(word in name for word in words):
             continue
-        found = kept(f"evaluations {name}", lambda: _evaluations(name))  # noqa: B023
+        found = kept(f"evaluations {name}", _evaluations, name)
         cells = [name]
         for who in ("NUTS", "steinflow"):
             figure = found[who]
+            if figure is None:
+                cells += ["not reached", "", "", "", ""]
+                continue
             cells += [f"{figure['particles']} x {figure['steps']}"] if who == "steinflow" else []
             cells += [f"{figure['error']:.3f}", f"{figure['ratio_rms']:.3f}"]
             cells += [f"{figure['evaluations']:,.0f}", f"{figure['seconds']:.2f}"]
@@ -143,7 +144,7 @@ def _evaluations(name):
                 found |= {"seconds": time.perf_counter() - clock, "particles": num_particles, "steps": num_steps}
                 tried.append(found)
                 break
-    best = min(tried, key=lambda run: run["evaluations"])
+    best = min(tried, key=lambda run: run["evaluations"], default=None)
     return {"NUTS": typical, "steinflow": best}
 
 
@@ -166,10 +167,7 @@ def dimensions(words):
         curves[who] = []
         for dim in DIMENSIONS:
             problem = gaussian(dim, 10.0)
-            found = kept(
-                f"dimension {dim}, {who}",
-                lambda: run(problem, (problem.mean, problem.covariance), 100),  # noqa: B023
-            )
+            found = kept(f"dimension {dim}, {who}", run, problem, (problem.mean, problem.covariance), 100)
             curves[who].append(found["ratio"])
             print(who, dim, found["ratio"], flush=True)
     _draw(curves)

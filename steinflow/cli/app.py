@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 import steinflow
+from steinflow.caches import keep_compiled, user_cache
 from steinflow.cli.console import out
 from steinflow.cli.fit import fit
 from steinflow.cli.predict import predict_rows
@@ -55,3 +56,4 @@ def manual(
       steinflow report runs/houses-price          [dim]one HTML file about it, opens offline[/dim]
       steinflow predict runs/houses-price new.csv [dim]predictions with their uncertainty[/dim]
     """
+    keep_compiled(user_cache() / "compiled")

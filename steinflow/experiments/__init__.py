@@ -4,8 +4,9 @@ import importlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from steinflow.caches import keep_compiled
 from steinflow.experiments.parts import Experiment, environment, run
-from steinflow.experiments.workers import available_cores, keep_compiled
+from steinflow.experiments.workers import available_cores
 
 NAMES = {
     "toy": "Figure 1: particles cross to the far mode of a mixture; with an animation",

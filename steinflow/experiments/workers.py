@@ -7,7 +7,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from pathlib import Path
 from typing import Any
 
-import jax
+from steinflow.caches import compiled_folder, keep_compiled
 
 
 def available_cores() -> list[int]:
@@ -56,16 +56,3 @@ def _settle(free, compiled: str | None) -> None:
         os.sched_setaffinity(0, {core})
     if compiled is not None:
         keep_compiled(Path(compiled))
-
-
-def compiled_folder() -> str | None:
-    """Return where compiled code is kept."""
-    config: Any = jax.config  # its settings are not known to type checkers
-    return config.jax_compilation_cache_dir
-
-
-def keep_compiled(folder: Path) -> None:
-    """Let a run that goes on, or a second one, compile nothing again: of the short fits it is the longer part."""
-    if compiled_folder() is None:
-        jax.config.update("jax_compilation_cache_dir", str(folder))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

@@ -15,6 +15,7 @@ from steinflow.targets import Posterior
 from steinflow.typing import Array, Params, PRNGKeyArray, Scalar, Weights
 
 Init = Literal["rate", "scale"]
+_ALL_ROWS, _BATCH = 10_000, 1_000
 _PARTICLES_AT_ONCE = 32  # predictions for many rows stay small in memory
 
 
@@ -37,6 +38,11 @@ class Scaling(eqx.Module):
 
     def __call__(self, values: Array) -> Array:
         return (values - self.shift) / self.scale
+
+
+def usual_batch_size(num_rows: int) -> int | None:
+    """Return how many rows a step sees where nothing was said: all of few (None), some of many."""
+    return None if num_rows <= _ALL_ROWS else _BATCH
 
 
 class Likelihood(eqx.Module):

@@ -17,6 +17,7 @@ from steinflow.methods.npv import NPV
 from steinflow.methods.nuts import NUTS
 from steinflow.methods.sgld import SGLD, ParallelSGLD
 from steinflow.methods.svgd import SVGD
+from steinflow.models.supervised import usual_batch_size
 from steinflow.stopping import Converged
 from steinflow.tabular.features import Features, Missing, check_kinds, describe_missing, missing_rows
 from steinflow.tabular.predictions import evaluate, predict
@@ -39,7 +40,6 @@ METHODS: dict[MethodName, Callable[[int], Method]] = {
     "map": lambda num_rows: MAP(),
 }
 _MIN_ROWS = 5
-_ALL_ROWS, _BATCH = 10_000, 1_000  # up to so many rows a step sees all of them, above so many, as the estimators do
 _RECORDS = 200  # for smooth motion in the report
 _RECORDS_PER_LOOK = 4  # so that the rule that stops sees about 50, as it is made for
 _KEPT_PREDICTIONS = 5_000
@@ -142,8 +142,8 @@ def run_fit(
     method = method or ("svgd-network" if problem.hidden else "svgd")
     if method not in METHODS:
         raise ValueError(f"There is no method '{shown(method)}'; choose one of {', '.join(METHODS)}.")
-    if batch_size is None and num_rows > _ALL_ROWS and method != "nuts":
-        batch_size = _BATCH
+    if batch_size is None and method != "nuts":
+        batch_size = usual_batch_size(num_rows)
     if batch_size is not None:
         batch_size = min(batch_size, num_rows)
     target = problem.posterior(prepared.X, prepared.y, batch_size)
