@@ -1,11 +1,15 @@
 import os
+from pathlib import Path
+
+# Most of the time goes into compiling code that runs once. JAX reads these when it is imported, XLA when it is used;
+# workers, and the programs that tests start, share what they compile.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true")
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "compiled"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.05")
 
 import jax
 import jax.numpy as jnp
 import pytest
-
-# Most of the time goes into compiling code that runs once. XLA reads this when it is first used.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true")
 
 
 @pytest.fixture(scope="module", autouse=True)
