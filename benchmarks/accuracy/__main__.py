@@ -20,6 +20,10 @@ from benchmarks.accuracy.contenders import CONTENDERS
 from benchmarks.accuracy.problems import PROBLEMS
 from benchmarks.accuracy.rows import RESULTS, row
 
+STUDIES = {
+    study.__name__: study
+    for study in (studies.verdicts, studies.refinements, studies.evaluations, studies.dimensions)
+}
 HEADER = [
     "target",
     "n",
@@ -70,9 +74,8 @@ def _line(name, size):
 
 def main():
     command, *words = sys.argv[1:] or [""]
-    study = getattr(studies, command, None)
-    if study is not None:
-        study(words)
+    if command in STUDIES:
+        STUDIES[command](words)
     else:
         table(sys.argv[1:])
 
