@@ -1,6 +1,9 @@
 """Tables: reading, encoding, choosing a model, predicting, saving; nothing here runs inference."""
 
 import dataclasses
+import inspect
+import re
+from types import SimpleNamespace
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +12,8 @@ import pytest
 import tables
 from scipy import stats
 
+from steinflow import verdicts
+from steinflow.tabular.advice import ADVICE, advice
 from steinflow.tabular.features import Category, Features, Number
 from steinflow.tabular.fitting import prepare
 from steinflow.tabular.parameters import Parameters
@@ -178,6 +183,18 @@ def test_parameters_in_numbers():
     np.testing.assert_allclose(parameters.mean, [2.5, 2.5e300])
     np.testing.assert_allclose(parameters.sd, [np.sqrt(0.75), np.sqrt(0.75) * 1e300])
     np.testing.assert_allclose(parameters.quantiles((0.0, 1.0)), values)
+
+
+def test_advice_is_about_commands():
+    known = inspect.getsource(verdicts)
+    for remedy, words in ADVICE.items():
+        assert f'"{remedy}"' in known  # or it was reworded there
+        assert words is None or not re.search(r"result\.|sf\.", words)
+    finding = verdicts.Finding("bad", "x", ("take more steps", "weigh them: result.reweighted()", "use a ruler"))
+    verdict = verdicts.Verdict("bad", (finding,), {})
+    settings = {"num_steps": 1000, "num_particles": 100, "batch_size": None, "seed": 0}
+    run = SimpleNamespace(settings=settings, result=SimpleNamespace(verdict=verdict))
+    assert advice(run) == ["take more steps: --steps 4000", "use a ruler"]
 
 
 def test_files_appear_whole(tmp_path):

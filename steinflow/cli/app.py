@@ -1,8 +1,12 @@
 """The commands in one place, with the manual's first page."""
 
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Annotated
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 import steinflow
 from steinflow.caches import keep_compiled, user_cache
@@ -12,7 +16,34 @@ from steinflow.cli.predict import predict_rows
 from steinflow.cli.review import compare, report
 from steinflow.cli.tours import benchmark, demo, reproduce
 
+
+class _Plain:
+    """Help that shows an option without a value as such, and not as one that wants a <bool>."""
+
+    def get_params(self, ctx):
+        params = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_bool_flag", False):
+                param.metavar = ""
+        return params
+
+
+class _Command(_Plain, TyperCommand):
+    pass
+
+
+class _Group(_Plain, TyperGroup):
+    pass
+
+
+def _page(command: Callable) -> str:
+    """Return a docstring whose paragraphs flow with the width of the terminal; indented lines stay."""
+    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    return "\n\n".join(p if p.startswith(" ") else " ".join(p.splitlines()) for p in paragraphs)
+
+
 app = typer.Typer(
+    cls=_Group,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -20,13 +51,19 @@ app = typer.Typer(
     epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 3 verdict red with --strict, 130 interrupted.",
 )
 _TABLES, _MORE = "Tables", "More"
-app.command(rich_help_panel=_TABLES)(fit)
-app.command("predict", rich_help_panel=_TABLES)(predict_rows)
-app.command(rich_help_panel=_TABLES)(report)
-app.command(rich_help_panel=_TABLES)(compare)
-app.command(rich_help_panel=_MORE)(demo)
-app.command(rich_help_panel=_MORE)(reproduce)
-app.command(rich_help_panel=_MORE)(benchmark)
+
+
+def _add(command: Callable, panel: str, name: str | None = None) -> None:
+    app.command(name, cls=_Command, help=_page(command), rich_help_panel=panel)(command)
+
+
+_add(fit, _TABLES)
+_add(predict_rows, _TABLES, "predict")
+_add(report, _TABLES)
+_add(compare, _TABLES)
+_add(demo, _MORE)
+_add(reproduce, _MORE)
+_add(benchmark, _MORE)
 
 
 def _print_version(*, wanted: bool) -> None:
@@ -56,4 +93,5 @@ def manual(
       steinflow report runs/houses-price          [dim]one HTML file about it, opens offline[/dim]
       steinflow predict runs/houses-price new.csv [dim]predictions with their uncertainty[/dim]
     """
-    keep_compiled(user_cache() / "compiled")
+    with suppress(RuntimeError):  # a user without a home folder
+        keep_compiled(user_cache() / "compiled")

@@ -89,12 +89,12 @@ def print_json(values: Any) -> None:
     sys.stdout.write(json.dumps(values, indent=2, ensure_ascii=True) + "\n")
 
 
-def print_verdict(light: str, verdict: Verdict) -> None:
+def print_verdict(light: str, verdict: Verdict, remedies: Iterable[str]) -> None:
     """Print the traffic light, its reasons, and what to do."""
     out.print(Text.assemble(("●", light), " ", (f"{verdict.level}: {_WORDS[light]}", f"bold {light}")))
     for reason in verdict.reasons:
         out.print(Text(f"  {sentence(reason)}"), soft_wrap=True)
-    for remedy in verdict.remedies:
+    for remedy in remedies:
         out.print(Text(f"  → {sentence(remedy)}"), soft_wrap=True)
 
 

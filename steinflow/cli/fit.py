@@ -27,6 +27,7 @@ from steinflow.cli.console import (
     table,
 )
 from steinflow.cli.options import Data, Decimal, Encoding, Markers, Separator, read
+from steinflow.tabular.advice import advice
 from steinflow.tabular.features import Missing
 from steinflow.tabular.fitting import MethodName, Prepared, prepare, run_fit
 from steinflow.tabular.responses import ModelName
@@ -49,6 +50,7 @@ def fit(
             "--model", "-m", help="Chosen from the target if not given, with a word about why.", show_default=False
         ),
     ] = None,
+    hidden: Annotated[str, typer.Option(help="Units of the hidden layers of a network, as 50 or 50,20.")] = "50",
     method: Annotated[
         MethodName | None,
         typer.Option(help="Inference method: svgd, or svgd-network for a network, if not given.", show_default=False),
@@ -91,9 +93,6 @@ def fit(
             rich_help_panel="Data",
         ),
     ] = None,
-    hidden: Annotated[
-        str, typer.Option(help="Units of the hidden layers of a network, as 50 or 50,20.", rich_help_panel="Data")
-    ] = "50",
     encoding: Encoding = "utf-8",
     separator: Separator = None,
     decimal: Decimal = ".",
@@ -171,7 +170,7 @@ def print_run(run: Run, folder: Path) -> None:
         out.print()
         out.print(table(f"On {run.evaluation['num_rows']:,} rows held out", ["", ""], rows))
     out.print()
-    print_verdict(run.light, run.result.verdict)
+    print_verdict(run.light, run.result.verdict, advice(run))
     info = run.result.info
     out.print(
         Text(
@@ -198,7 +197,7 @@ def summary_of(run: Run, folder: Path) -> dict[str, Any]:
             "light": run.light,
             "level": verdict.level,
             "reasons": verdict.reasons,
-            "remedies": verdict.remedies,
+            "remedies": advice(run),
         },
         "outcome": {"status": run.result.outcome.status, "message": run.result.outcome.message},
         "ksd": run.result.ksd,

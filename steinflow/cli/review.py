@@ -55,7 +55,7 @@ def report(
 
 @clear_errors
 def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN ...", help="Folders of runs.", show_default=False)],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of two or more runs.", show_default=False)],
     *,
     as_json: Json = False,
     debug: Debug = False,

@@ -68,7 +68,7 @@ def _tumours():
 @clear_errors
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Figures and tables; all if not given.")
+        list[str] | None, typer.Argument(metavar="NAME", help="Figures and tables; all if not given.")
     ] = None,
     *,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write to.")] = Path("reproduced"),

@@ -84,7 +84,7 @@ def _draw(config: Config, values: Values, folder: Path) -> None:
             axis.set_xticks(ns, map(str, ns))
             axis.xaxis.set_minor_locator(plt.NullLocator())
         axes[0].set_ylabel("mean squared error")
-        axes[0].legend()
+        axes[1].legend(loc="lower left")
         figure.suptitle("Errors of expectations under the mixture: lower is better", fontsize=11)
         figure.savefig(folder / "expectations.png")
         plt.close(figure)

@@ -3,6 +3,7 @@
 import html
 from typing import Any
 
+from steinflow.tabular.advice import advice
 from steinflow.tabular.features import Number
 from steinflow.tabular.runs import Run
 
@@ -80,7 +81,7 @@ def _verdict(run):
         f'<span class="light {level}{" on" if level == chosen else ""}"></span>' for level in ("red", "yellow", "green")
     )
     reasons = "".join(f"<li>{_text(_sentence(reason))}</li>" for reason in verdict.reasons)
-    remedies = "".join(f"<li>{_text(_sentence(remedy))}</li>" for remedy in verdict.remedies)
+    remedies = "".join(f"<li>{_text(_sentence(remedy))}</li>" for remedy in advice(run))
     what_to_do = f'<p class="todo">What to do</p><ul>{remedies}</ul>' if remedies else ""
     return (
         f'<section id="verdict" class="card {chosen}"><div class="lights" role="img" aria-label="{chosen}">'
