@@ -222,7 +222,7 @@
         draw(pane, "rect", { x: x0, y: y0, width: inner, height: inner, fill: "none", class: "axis" });
         const place = (k, v) => ((v - ranges[k][0]) / (ranges[k][1] - ranges[k][0])) * inner;
         if (row === column) {
-          const plot = { x: (v) => x0 + place(row, v), inside: pane, top: y0 + 6, bottom: 0, height: y0 + inner };
+          const plot = { x: (v) => x0 + place(row, v), inside: pane, top: y0 + 22, bottom: 0, height: y0 + inner };
           drawDensity(posterior, plot, row, ranges[row]);
           draw(pane, "text", { x: x0 + 6, y: y0 + 15, class: "name" }, short(posterior.names[row], inner / 7.2));
           continue;

@@ -188,10 +188,11 @@ def _held_out(run):
 
 
 def _repeat(run):
-    settings = {**{name.replace("num_", ""): value for name, value in run.settings.items()}, **run.data}
+    settings = {**run.settings, **run.data}
+    words = {"num_rows": "rows fitted", "num_held_out": "rows held out", "num_steps": "steps at most"}
     rows: list[tuple[str, Any]] = [*settings.items(), ("made", run.created), *run.versions.items()]
     cells = "".join(
-        f'<tr><th scope="row">{_text(str(name).replace("_", " "))}</th>'
+        f'<tr><th scope="row">{_text(words.get(name, name.replace("num_", "").replace("_", " ")))}</th>'
         f"<td>{_text('all rows' if value is None else value)}</td></tr>"
         for name, value in rows
     )

@@ -215,10 +215,10 @@ def check_kinds(frame: Frame) -> None:
         which = f"Column {listed(free_text)} holds" if len(free_text) == 1 else f"Columns {listed(free_text)} hold"
         raise TableError(
             f"{which} text with too many different values to be categories ('{shown(free_text[0])}': "
-            f"{first.nunique():,}, such as {listed(_texts(first)[:2])}; at most {MAX_CATEGORIES}). Leave them out with "
+            f"{first.nunique():,}, such as {listed(_texts(first)[:2])}; at most {MAX_CATEGORIES}). Add "
             + " ".join(f"--drop '{shown(name)}'" for name in free_text[:6])
             + (" ..." if len(free_text) > 6 else "")
-            + ", or group their values."
+            + f" to leave {'it' if len(free_text) == 1 else 'them'} out, or group the values."
         )
 
 
