@@ -61,7 +61,9 @@ def _write_page(output: Path, *, quick: bool) -> Path:
 Written by `{command}` on {machine["cores"]} cores ({versions}, Python {machine["python"]}). The paper is Liu & Wang,
 *Stein Variational Gradient Descent: A General Purpose Bayesian Inference Algorithm*, NIPS 2016; its numbers were typed
 in from its source. **SVGD, as in the paper** is its kernel with its settings, where it states them; **steinflow
-default** is `sf.SVGD()`, what a user gets without tuning.{" This is the quick version: fewer trials." if quick else ""}
+default** is what a user gets without tuning, `sf.SVGD()`, for networks `sf.SVGD.for_networks()`.{
+        " This is the quick version: fewer trials." if quick else ""
+    }
 Parts are computed side by side, one per core; seconds are of wall clock on one core, and stretch when other programs
 run.{not_run}
 

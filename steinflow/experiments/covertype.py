@@ -237,6 +237,8 @@ def _draw(config: Config, values: Values, folder: Path) -> None:
             # Where a curve begins says little, and would flatten what it comes to.
             for axis in row[:2] if ends else ():
                 axis.set_ylim(min(ends) - 0.5 * (max(ends) - min(ends)), max(ends) + 0.1 * (max(ends) - min(ends)))
+            if key == "log_likelihood":
+                row[2].set_ylim(max(row[2].get_ylim()[0], -1.2), None)  # a few particles may be off by tens
             row[1].set_xscale("log")
             row[2].set_xscale("log")
         for axis, text in zip(

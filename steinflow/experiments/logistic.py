@@ -84,16 +84,19 @@ def _draw(config: Config, values: Values, folder: Path) -> None:
     with plots.style() as plt:
         figure, axes = plt.subplots(1, 2, figsize=(8.6, 4), layout="constrained")
         for axis, key in zip(axes, ("accuracy", "log_likelihood"), strict=True):
-            spots = []
+            spots = {name: np.mean(_means(entries, "NUTS", key)) for (name,), entries in groups(values, "data")}
             for (name,), entries in groups(values, "data"):
-                x = np.mean(_means(entries, "NUTS", key))
+                x = spots[name]
                 for method, marker in zip(METHODS[1:], "os^", strict=True):
                     y = np.mean(_means(entries, method, key))
                     axis.plot(x, y, marker, color=COLORS[method], markersize=6, alpha=0.8, markeredgewidth=0)
-                spots.append(x)
-                axis.annotate(name, (x, x), xytext=(7, -9), textcoords="offset points", fontsize=7, color="#8a949e")
-            margin = 0.08 * (max(spots) - min(spots) + 1e-3)
-            ends = (min(spots) - margin, max(spots) + 2 * margin)
+            for k, name in enumerate(sorted(spots, key=lambda name: spots[name])):  # neighbours on both sides in turn
+                place = {"xytext": (7, -9), "ha": "left"} if k % 2 else {"xytext": (-7, 5), "ha": "right"}
+                spot = (spots[name], spots[name])
+                axis.annotate(name, spot, textcoords="offset points", fontsize=7, color="#8a949e", **place)
+            low, high = min(spots.values()), max(spots.values())
+            margin = 0.12 * (high - low + 1e-3)
+            ends = (low - margin, high + margin)
             axis.plot(ends, ends, color="#8a949e", linewidth=0.8, linestyle="--", zorder=0)
             label = key.replace("_likelihood", "-likelihood")
             axis.set(xlabel=f"test {label}, NUTS", ylabel=f"test {label}, the others", xlim=ends, ylim=ends)
