@@ -91,7 +91,7 @@ def _draw(config: Config, values: Values, folder: Path) -> None:
                     y = np.mean(_means(entries, method, key))
                     axis.plot(x, y, marker, color=COLORS[method], markersize=6, alpha=0.8, markeredgewidth=0)
             for k, name in enumerate(sorted(spots, key=lambda name: spots[name])):  # neighbours on both sides in turn
-                place = {"xytext": (7, -9), "ha": "left"} if k % 2 else {"xytext": (-7, 5), "ha": "right"}
+                place = {"xytext": (-7, 5), "ha": "right"} if k % 2 else {"xytext": (7, -9), "ha": "left"}
                 spot = (spots[name], spots[name])
                 axis.annotate(name, spot, textcoords="offset points", fontsize=7, color="#8a949e", **place)
             low, high = min(spots.values()), max(spots.values())
