@@ -250,6 +250,7 @@ def _result(run, final, snapshot, target) -> Result:
             "seconds": round(snapshot.seconds, 3),
             "versions": {"jax": jax.__version__},
             **_batch_noise(target, snapshot.step),
+            **{name: np.asarray(value).item() for name, value in final.draws.figures.items()},
         },
     )
 

@@ -50,6 +50,18 @@ def test_draws_are_spread_over_the_run():
     assert len(set(np.asarray(result.particles).ravel().tolist())) == 8
 
 
+def test_divergences_are_counted(result):
+    assert result.info["num_divergent"] == 0
+    narrow = sf.fit(  # a neck that no step size fits
+        lambda x: -0.5 * x[0] ** 2 / 9 - 0.5 * jnp.sum(x[1:] ** 2) * jnp.exp(-x[0]) - 2 * x[0],
+        sf.NUTS(num_chains=2, num_warmup=200),
+        particles=jnp.zeros((200, 5)),
+        num_steps=300,
+        progress=False,
+    )
+    assert narrow.info["num_divergent"] > 0
+
+
 def test_refusals():
     model = sf.models.LogisticRegression(np.ones((20, 1)), np.arange(20) % 2, batch_size=5)
     with pytest.raises(ValueError, match="NUTS needs all of the data"):

@@ -12,11 +12,19 @@ from steinflow.typing import Array, Batch, Particles, PRNGKeyArray, Weights
 
 
 class Draws(eqx.Module):
-    """The posterior that a state stands for: particles, weights where not equal, and how many chains they form."""
+    """The posterior that a state stands for.
+
+    Attributes:
+        particles: one row each.
+        weights: where they are not equal.
+        num_chains: how many chains they form, one after the other.
+        figures: what else there is to say about them, by name, for `result.info`.
+    """
 
     particles: Particles
     weights: Weights | None = None
     num_chains: int = eqx.field(default=1, static=True)
+    figures: dict[str, Array] = eqx.field(default_factory=dict)
 
 
 class Method(eqx.Module):

@@ -33,7 +33,8 @@ class NUTS(Method):
     4 chains. All the data is used at every step, so targets with minibatches are refused.
 
     Known bias: none in the limit. With S effective draws the error of a mean is sd / sqrt(S); look at R-hat and the
-    effective sample size in `arviz.summary(result.to_arviz())` before trusting them.
+    effective sample size in `arviz.summary(result.to_arviz())`, and at `result.info["num_divergent"]`, the trajectories
+    that could not follow the density, before trusting them.
 
     Args:
         num_chains: chains side by side.
@@ -101,7 +102,9 @@ class NUTS(Method):
 
     def draws(self, target, state, *, key):
         points = jax.vmap(Trace.in_order)(state.traces)
-        return Draws(points.reshape(-1, target.dim), num_chains=self.num_chains)
+        return Draws(
+            points.reshape(-1, target.dim), num_chains=self.num_chains, figures={"num_divergent": state.num_divergent}
+        )
 
 
 def _blackjax():
