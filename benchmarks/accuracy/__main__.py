@@ -13,6 +13,7 @@ paper's SVGD gets the best of five step sizes, chosen with knowledge of the trut
 peers is 0.1.
 """
 
+import collections
 import sys
 
 from benchmarks.accuracy import studies
@@ -21,8 +22,7 @@ from benchmarks.accuracy.problems import PROBLEMS
 from benchmarks.accuracy.rows import RESULTS, row
 
 STUDIES = {
-    study.__name__: study
-    for study in (studies.verdicts, studies.refinements, studies.evaluations, studies.dimensions)
+    study.__name__: study for study in (studies.verdicts, studies.refinements, studies.evaluations, studies.dimensions)
 }
 HEADER = [
     "target",
@@ -54,6 +54,14 @@ def table(words):
     if not words:
         RESULTS.mkdir(parents=True, exist_ok=True)
         (RESULTS / "table.md").write_text("\n".join([*lines[:2], *sorted(lines[2:])]) + "\n")
+        print("\nVerdicts on these runs of steinflow, both precisions, and of the paper's SVGD:\n")
+        studies.print_counts(_verdicts(cells))
+
+
+def _verdicts(cells):
+    """Count what the verdict says of every run of the table, against its true errors."""
+    found = [row(name, PROBLEMS[name](), n, who) for name, n in cells for who in ("steinflow", "float64", "paper")]
+    return collections.Counter((studies.answer(run), run["verdict"]) for run in found if run is not None)
 
 
 def _line(name, size):
