@@ -21,6 +21,7 @@ from steinflow.caches import compiled_folder
 from steinflow.cli import main
 from steinflow.cli.app import app
 from steinflow.cli.console import clear_errors
+from steinflow.cli.predict import _shown
 from steinflow.result import Result
 from steinflow.tabular import fitting
 
@@ -145,6 +146,13 @@ def test_predict_gives_what_fit_saw(runs):
     again = table["P(yes)"].to_numpy()[held_out["row"] - 1]
     np.testing.assert_allclose(again, held_out["P(yes)"], rtol=1e-5)
     assert json.loads(done.stdout)["compared"]["num_rows"] == 120
+
+
+def test_many_classes_fit_on_a_screen():
+    frame = pandas.DataFrame({"prediction": ["a", "b"], "P(a)": [0.6, 0.2], "P(b)": [0.3, 0.7], "P(c)": [0.1, 0.1]})
+    assert _shown(frame) is frame
+    many = _shown(frame.assign(d=0.0))
+    assert many.to_dict("list") == {"prediction": ["a", "b"], "probability": [0.6, 0.7]}
 
 
 def test_predict_without_target_and_with_values_never_seen(runs):

@@ -25,7 +25,7 @@ from steinflow.tabular.predictions import evaluate, predict
 from steinflow.tabular.runs import load_run, write_whole
 from steinflow.tabular.tables import TableError, shown
 
-_SHOWN_ROWS = 8
+_SHOWN_ROWS, _SHOWN_COLUMNS = 8, 4
 
 
 @clear_errors
@@ -83,7 +83,7 @@ def predict_rows(
         return
     for note in notes:
         remark(note, quiet=quiet)
-    first = table_of_predictions.iloc[:_SHOWN_ROWS, :7]
+    first = _shown(table_of_predictions.iloc[:_SHOWN_ROWS])
     rows = [[str(k + 1), *map(_cell, row)] for k, row in enumerate(first.itertuples(index=False))]
     out.print(table(f"{shown(saved.problem.response.name)}, the first rows", ["row", *first.columns], rows))
     if evaluation is not None:
@@ -103,6 +103,13 @@ def _compared(saved, frame, X, usable):
     if not usable.any():
         return None
     return evaluate(saved.problem, saved.result.particles, X[usable], y[usable], weights=saved.result.weights)
+
+
+def _shown(first):
+    """Return what fits on a screen: of many classes the probability of the one that is predicted."""
+    if len(first.columns) <= _SHOWN_COLUMNS:
+        return first
+    return first[["prediction"]].assign(probability=first.iloc[:, 1:].max(axis=1))
 
 
 def _cell(value):
