@@ -261,7 +261,7 @@ def _on_tails(growth, radius):
         "the tails are heavy or the shape is a funnel, and the particles do not reach far into them: sds may be 10 to "
         "25% short"
     )
-    return Finding("doubtful", reason, ("use more particles", "compare with NUTS: result.checked(), or --method nuts"))
+    return Finding("doubtful", reason, ("use more particles", "compare with NUTS: result.checked()"))
 
 
 def _on_groups(groups):

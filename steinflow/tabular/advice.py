@@ -9,7 +9,7 @@ ADVICE: dict[str, str | None] = {
     "use at least 20 particles, better 100": "use at least 20 particles, better 100: --particles 100",
     "use the default method, whose kernel reaches further": "use the default method: leave out --method",
     "take larger batches": "take larger batches: --batch-size {larger_batch}",
-    "compare with NUTS: result.checked(), or --method nuts": "compare with NUTS: --method nuts",
+    "compare with NUTS: result.checked()": "compare with NUTS: --method nuts",
     "compare with a wider start": "compare with another start: --seed {other_seed}",
     "compare with sf.Annealed(sf.SVGD())": None,
     "weigh them: result.reweighted()": None,
