@@ -16,6 +16,7 @@ def kept(name, compute, *arguments):
     path = RESULTS / f"{name}.json"
     if not path.exists():
         found = compute(*arguments)
+        jax.clear_caches()  # a process that keeps the compiled code of the whole suite runs out of memory maps
         RESULTS.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(found))
     return json.loads(path.read_text())
