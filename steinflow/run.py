@@ -98,7 +98,8 @@ def _advance(run, state, start, stop, block):
         state = run.method.step(run.target, state, batch, key=jax.random.fold_in(run.key, step))
         return sharding.same_everywhere(state)
 
-    return jax.lax.fori_loop(start, stop, body, state)
+    # Also at the end: what a loop hands on, the compiler may split as it likes.
+    return sharding.same_everywhere(jax.lax.fori_loop(start, stop, body, state))
 
 
 @eqx.filter_jit

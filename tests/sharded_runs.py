@@ -23,6 +23,7 @@ from steinflow import sharding
 from steinflow.targets import flatten
 
 NUM_PARTICLES, NUM_ROWS, DIM = 13, 101, 3  # none of them divides evenly
+PARTICLES_OF = {2: 12, 4: NUM_PARTICLES}  # of processes: some that divide evenly, some that do not
 METHOD = sf.SVGD(kernel=sf.RBF())
 
 
@@ -38,8 +39,8 @@ def regression(batch_size=None, *, mapped=False) -> sf.Posterior:
     )
 
 
-def run(target, method, mesh=None, **settings):
-    particles = jax.random.normal(jax.random.key(0), (NUM_PARTICLES, DIM))
+def run(target, method, mesh=None, *, num_particles=NUM_PARTICLES, **settings):
+    particles = jax.random.normal(jax.random.key(0), (num_particles, DIM))
     settings = {"num_steps": 20, "key": 1, "progress": False, **settings}
     return sf.fit(target, method, particles=particles, mesh=mesh, **settings)
 
@@ -115,7 +116,8 @@ def process(index, num_processes, port, folder, num_steps) -> dict[str, list]:
     result = run(
         regression(10, mapped=True),
         METHOD,
-        sf.mesh(particles=num_processes // 2, data=2),
+        sf.mesh() if num_processes == 2 else sf.mesh(particles=2, data=2),
+        num_particles=PARTICLES_OF[num_processes],
         num_steps=num_steps,
         stop=say_so,
         checkpoint=None if folder == "-" else sf.Checkpoint(folder, every_steps=num_steps // 5),

@@ -1,5 +1,6 @@
 """The same numbers on one device, on many, and in many processes; and what happens when one of them is killed."""
 
+import functools
 import json
 import os
 import socket
@@ -54,10 +55,11 @@ def test_methods():
     assert not {name: error for name, error in found.items() if not error < limits[name]}
 
 
-@pytest.fixture(scope="module")
-def reference():
-    """The run of the processes, alone and with its data in memory."""
-    return sharded_runs.run(sharded_runs.regression(10), sharded_runs.METHOD, num_steps=STEPS)
+@functools.cache
+def reference(count):
+    """The run of so many processes, alone and with its data in memory."""
+    settings = {"num_particles": sharded_runs.PARTICLES_OF[count], "num_steps": STEPS}
+    return sharded_runs.run(sharded_runs.regression(10), sharded_runs.METHOD, **settings)
 
 
 def assert_same(found, reference):
@@ -66,14 +68,14 @@ def assert_same(found, reference):
 
 
 @pytest.mark.parametrize("count", [2, 4])
-def test_processes(count, reference):
-    found = [finish(process) for process in start_processes(count)]
+def test_processes(count, tmp_path):
+    found = [finish(process) for process in start_processes(count, tmp_path)]
     assert all(each == found[0] for each in found)
-    assert_same(found[0], reference)
+    assert_same(found[0], reference(count))
 
 
 @pytest.mark.slow
-def test_killed_process_ends_the_others_and_the_job_resumes(tmp_path, reference):
+def test_killed_process_ends_the_others_and_the_job_resumes(tmp_path):
     survivor, victim = start_processes(2, tmp_path)
     try:
         records = 0
@@ -94,7 +96,7 @@ def test_killed_process_ends_the_others_and_the_job_resumes(tmp_path, reference)
     assert "Start the whole job again, and it goes on from its last checkpoint" in errors
 
     for found in [finish(process) for process in start_processes(2, tmp_path)]:
-        assert_same(found, reference)
+        assert_same(found, reference(2))
 
 
 def test_mesh_needs_its_devices():
