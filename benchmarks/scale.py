@@ -151,7 +151,7 @@ def approximations(n=5000, d=10, numbers=(16, 64, 256, 1024)):
             errors = [direction(x, scores, jax.random.key(seed)) - reference for seed in range(20)]
             times = in_turns(
                 rounds=10,
-                approximate=lambda: direction(x, scores, jax.random.key(0)).block_until_ready(),  # noqa: B023
+                approximate=lambda run=direction: run(x, scores, jax.random.key(0)).block_until_ready(),
                 exact=lambda: exact_direction(x, scores).block_until_ready(),
             )
             rows.append(

@@ -15,6 +15,7 @@ A mode that no particle has found cannot be seen.
 """
 
 import dataclasses
+import enum
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -44,13 +45,31 @@ _SEPARATED = 5.0  # distance of two groups in units of their own sds: 2.7 for a 
 _MASS_DOUBTFUL, _MASS_BAD = 0.1, 0.25  # share of the particles in a group against its share of the mass
 
 
+class Remedy(enum.StrEnum):
+    """What may help, in words for somebody who writes Python."""
+
+    MORE_STEPS = "take more steps"
+    MORE_PARTICLES = "use more particles"
+    ENOUGH_PARTICLES = "use at least 20 particles, better 100"
+    DEFAULT_METHOD = "use the default method, whose kernel reaches further"
+    LARGER_BATCHES = "take larger batches"
+    NUTS = "compare with NUTS: result.checked()"
+    WIDER_START = "compare with a wider start"
+    ANNEALING = "compare with sf.Annealed(sf.SVGD())"
+    WEIGHTS = "weigh them: result.reweighted()"
+    CLOSER_START = "start closer to the posterior"
+    LOG_SPACE = "write the log density with log-space functions"
+    UNIT_SCALE = "bring the parameters to a scale near 1"
+    DOUBLE_PRECISION = "use double precision"
+
+
 @dataclasses.dataclass(frozen=True)
 class Finding:
     """One thing that was noticed: how much it matters, the reason in words, and what may help."""
 
     level: Level
     reason: str
-    remedies: tuple[str, ...]
+    remedies: tuple[Remedy, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +86,7 @@ class Verdict:
         return [finding.reason for finding in self.findings]
 
     @property
-    def remedies(self) -> list[str]:
+    def remedies(self) -> list[Remedy]:
         """What to do, for the worst first, each once."""
         return list(dict.fromkeys(remedy for finding in self.findings for remedy in finding.remedies))
 
@@ -108,7 +127,7 @@ def judge(
     num_particles, dim = particles.shape
     if num_particles == 1:
         reason = "one particle is a point estimate, the mode, and says nothing about spread"
-        return _verdict([Finding("doubtful", reason, ("use at least 20 particles, better 100",))], {})
+        return _verdict([Finding("doubtful", reason, (Remedy.ENOUGH_PARTICLES,))], {})
     sample = even_sample(num_particles, _PARTICLES, weights)
     points, sampled_scores = particles[sample], scores[sample]
     # An effective number: weights that leave few particles are worth few.
@@ -117,9 +136,7 @@ def judge(
     dispersion = np.asarray(dispersion_of(particles, scores, weights), float)
     if not all(np.all(np.isfinite(value)) for value in (*figures.values(), dispersion)):
         reason = "particles times scores overflow, so that nothing can be said"
-        return _verdict(
-            [Finding("bad", reason, ("bring the parameters to a scale near 1", "use double precision"))], {}
-        )
+        return _verdict([Finding("bad", reason, (Remedy.UNIT_SCALE, Remedy.DOUBLE_PRECISION))], {})
     figures["draws"], error = figures.pop("draws_per_particle") * size, figures["mean_error"]
     findings = [
         _on_number(size, dim),
@@ -150,7 +167,7 @@ def _verdict(findings, figures, good="") -> Verdict:
     found = sorted(filter(None, findings), key=lambda finding: -_LEVELS.index(finding.level))
     if found:
         return Verdict(found[0].level, tuple(found), figures)
-    return Verdict("good", (Finding("good", f"{good} (a mode that no particle found would not show)", ()),), figures)
+    return Verdict("good", (Finding("good", f"{good} (a mode that no particle found would not show)"),), figures)
 
 
 @eqx.filter_jit
@@ -172,11 +189,14 @@ def _figures(particles, scores):
 
 def _on_number(size, dim):
     if size < _FEW:
-        remedies = ("use at least 20 particles, better 100",)
+        remedies = (Remedy.ENOUGH_PARTICLES,)
         return Finding("doubtful", f"{size:.0f} particles say little about spread", remedies)
     if size <= dim:
-        reason = f"{size:.0f} particles in {dim} dimensions follow the scale of each parameter, not all correlations"
-        return Finding("doubtful", reason, (f"use more than {dim} particles, better {2 * dim}",))
+        reason = (
+            f"{size:.0f} particles in {dim} dimensions follow the scale of each parameter, not all correlations, for "
+            f"which it takes more than {dim}, better {2 * dim}"
+        )
+        return Finding("doubtful", reason, (Remedy.MORE_PARTICLES,))
     return None
 
 
@@ -189,7 +209,7 @@ def _on_lost(scores, log_densities):
         return None
     reason = f"{lost} of {len(scores)} particles stand where log density or score are not finite"
     level = "bad" if 2 * lost > len(scores) else "doubtful"
-    return Finding(level, reason, ("write the log density with log-space functions", "start closer"))
+    return Finding(level, reason, (Remedy.LOG_SPACE, Remedy.CLOSER_START))
 
 
 def _on_spread(dispersion, num_particles, *, moving):
@@ -197,9 +217,9 @@ def _on_spread(dispersion, num_particles, *, moving):
     span = f"{low:.2f} to {high:.2f}"
     if has_collapsed(dispersion, num_particles):
         if moving:
-            return Finding("bad", f"the particles have not spread yet (dispersion {span})", ("take more steps",))
+            return Finding("bad", f"the particles have not spread yet (dispersion {span})", (Remedy.MORE_STEPS,))
         reason = f"the particles have collapsed (dispersion {span}, where 1 is right)"
-        return Finding("bad", reason, ("use more particles", "use the default method, whose kernel reaches further"))
+        return Finding("bad", reason, (Remedy.MORE_PARTICLES, Remedy.DEFAULT_METHOD))
     few = num_particles <= len(dispersion)  # correlations that cannot be followed lower it
     if low < (0.25 if few else 1 / _DISPERSION_BAD) or high > _DISPERSION_BAD:
         level = (
@@ -210,8 +230,8 @@ def _on_spread(dispersion, num_particles, *, moving):
     else:
         return None
     if high - 1 > 1 - low:
-        return Finding(level, f"some coordinates are still too wide (dispersion {span})", ("take more steps",))
-    remedies = ("take more steps",) if moving else ("use more particles", "take more steps")
+        return Finding(level, f"some coordinates are still too wide (dispersion {span})", (Remedy.MORE_STEPS,))
+    remedies = (Remedy.MORE_STEPS,) if moving else (Remedy.MORE_PARTICLES, Remedy.MORE_STEPS)
     return Finding(level, f"some coordinates have too little spread (dispersion {span})", remedies)
 
 
@@ -227,16 +247,14 @@ def _on_outliers(points, num_particles):
     if not far:
         return None
     reason = f"{far} of {num_particles} particles stand more than {_FAR_OUT:.0f} sds out, and make the spread large"
-    return Finding(
-        "doubtful", reason, ("start closer to the posterior", "use more particles", "weigh them: result.reweighted()")
-    )
+    return Finding("doubtful", reason, (Remedy.CLOSER_START, Remedy.MORE_PARTICLES, Remedy.WEIGHTS))
 
 
 def _on_mean(error):
     if error <= _MEAN_DOUBTFUL:
         return None
     level = "bad" if error > _MEAN_BAD else "doubtful"
-    return Finding(level, f"not converged: the mean is about {error:.2g} sds off", ("take more steps",))
+    return Finding(level, f"not converged: the mean is about {error:.2g} sds off", (Remedy.MORE_STEPS,))
 
 
 def _on_ksd(draws, size):
@@ -244,14 +262,14 @@ def _on_ksd(draws, size):
     if draws >= enough / 2:
         return None
     level = "bad" if draws < enough / 10 else "doubtful"
-    return Finding(level, f"by KSD the particles are worth {draws:.0f} independent draws", ("take more steps",))
+    return Finding(level, f"by KSD the particles are worth {draws:.0f} independent draws", (Remedy.MORE_STEPS,))
 
 
 def _on_batches(noise):
     if noise <= _MEAN_DOUBTFUL:
         return None
     reason = f"minibatches leave the mean uncertain by about {noise:.2g} sds"
-    return Finding("bad" if noise > 1 else "doubtful", reason, ("take more steps", "take larger batches"))
+    return Finding("bad" if noise > 1 else "doubtful", reason, (Remedy.MORE_STEPS, Remedy.LARGER_BATCHES))
 
 
 def _on_tails(growth, radius):
@@ -261,7 +279,7 @@ def _on_tails(growth, radius):
         "the tails are heavy or the shape is a funnel, and the particles do not reach far into them: sds may be 10 to "
         "25% short"
     )
-    return Finding("doubtful", reason, ("use more particles", "compare with NUTS: result.checked()"))
+    return Finding("doubtful", reason, (Remedy.MORE_PARTICLES, Remedy.NUTS))
 
 
 def _on_groups(groups):
@@ -271,7 +289,7 @@ def _on_groups(groups):
         f"the particles form two groups, {groups.separation:.0f} of their sds apart, the smaller with "
         f"{groups.share:.0%} of the particles"
     )
-    remedies = ("compare with a wider start", "compare with sf.Annealed(sf.SVGD())")
+    remedies = (Remedy.WIDER_START, Remedy.ANNEALING)
     if groups.mass is None:
         return Finding("doubtful", f"{where}, which may be right or keep something of the start", remedies)
     if abs(groups.mass - groups.share) <= _MASS_DOUBTFUL:

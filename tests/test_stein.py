@@ -125,7 +125,9 @@ def test_blocks_change_nothing(n, name, monkeypatch, x64):
     kernel = adapted(KERNELS[name], x)
 
     def both():
-        function = lambda x, s: (sf.stein_direction(x, s, kernel), stein.ksd_squared(x, s, kernel))  # noqa: E731
+        def function(x, s):
+            return sf.stein_direction(x, s, kernel), stein.ksd_squared(x, s, kernel)
+
         return jax.jit(function, compiler_options=QUICK)(x, s)
 
     whole = both()

@@ -17,23 +17,22 @@ from steinflow.cli.review import compare, report
 from steinflow.cli.tours import benchmark, demo, reproduce
 
 
-class _Plain:
-    """Help that shows an option without a value as such, and not as one that wants a <bool>."""
+def _plain(params):
+    """Show an option without a value as such in the help, and not as one that wants a <bool>."""
+    for param in params:
+        if getattr(param, "is_bool_flag", False):
+            param.metavar = ""
+    return params
 
+
+class _Command(TyperCommand):
     def get_params(self, ctx):
-        params = super().get_params(ctx)  # type: ignore[misc]
-        for param in params:
-            if getattr(param, "is_bool_flag", False):
-                param.metavar = ""
-        return params
+        return _plain(super().get_params(ctx))
 
 
-class _Command(_Plain, TyperCommand):
-    pass
-
-
-class _Group(_Plain, TyperGroup):
-    pass
+class _Group(TyperGroup):
+    def get_params(self, ctx):
+        return _plain(super().get_params(ctx))
 
 
 def _page(command: Callable) -> str:

@@ -20,6 +20,8 @@ NAMES = {
 
 __all__ = ["NAMES", "reproduce"]
 
+_MAX_WORKERS = 8  # each has its own copy of the data
+
 
 def reproduce(names: Iterable[str], *, output: Path, quick: bool, compute: bool = True) -> Path:
     """Compute experiments, or go on with them, and return the page with their results.
@@ -37,7 +39,7 @@ def reproduce(names: Iterable[str], *, output: Path, quick: bool, compute: bool 
     keep_compiled(output / "compiled")
     try:
         for name in names:
-            run(name, _experiment(name), output, quick=quick, compute=compute, cores=available_cores())
+            run(name, _experiment(name), output, quick=quick, compute=compute, cores=available_cores()[:_MAX_WORKERS])
     finally:
         page = _write_page(output, quick=quick)
     return page

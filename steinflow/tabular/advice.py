@@ -1,23 +1,23 @@
 """What a verdict advises, for somebody who types commands: with the option to add, and without Python."""
 
 from steinflow.tabular.runs import Run
+from steinflow.verdicts import Remedy
 
-# By what `steinflow.verdicts` says; None is what cannot be done from here.
-ADVICE: dict[str, str | None] = {
-    "take more steps": "take more steps: --steps {more_steps}",
-    "use more particles": "use more particles: --particles {more_particles}",
-    "use at least 20 particles, better 100": "use at least 20 particles, better 100: --particles 100",
-    "use the default method, whose kernel reaches further": "use the default method: leave out --method",
-    "take larger batches": "take larger batches: --batch-size {larger_batch}",
-    "compare with NUTS: result.checked()": "compare with NUTS: --method nuts",
-    "compare with a wider start": "compare with another start: --seed {other_seed}",
-    "compare with sf.Annealed(sf.SVGD())": None,
-    "weigh them: result.reweighted()": None,
-    "start closer to the posterior": None,
-    "start closer": None,
-    "write the log density with log-space functions": "look for values far out in the table",
-    "bring the parameters to a scale near 1": "look for values far out in the table",
-    "use double precision": "use double precision: set JAX_ENABLE_X64=1",
+# None is what cannot be done from here.
+ADVICE: dict[Remedy, str | None] = {
+    Remedy.MORE_STEPS: "take more steps: --steps {more_steps}",
+    Remedy.MORE_PARTICLES: "use more particles: --particles {more_particles}",
+    Remedy.ENOUGH_PARTICLES: "use at least 20 particles, better 100: --particles 100",
+    Remedy.DEFAULT_METHOD: "use the default method: leave out --method",
+    Remedy.LARGER_BATCHES: "take larger batches: --batch-size {larger_batch}",
+    Remedy.NUTS: "compare with NUTS: --method nuts",
+    Remedy.WIDER_START: "compare with another start: --seed {other_seed}",
+    Remedy.ANNEALING: None,
+    Remedy.WEIGHTS: None,
+    Remedy.CLOSER_START: None,
+    Remedy.LOG_SPACE: "look for values far out in the table",
+    Remedy.UNIT_SCALE: "look for values far out in the table",
+    Remedy.DOUBLE_PRECISION: "use double precision: set JAX_ENABLE_X64=1",
 }
 
 
@@ -30,5 +30,5 @@ def advice(run: Run) -> list[str]:
         "larger_batch": 4 * (settings["batch_size"] or 1),
         "other_seed": settings["seed"] + 1,
     }
-    wanted = (ADVICE.get(remedy, remedy) for remedy in run.result.verdict.remedies)
+    wanted = (ADVICE[remedy] for remedy in run.result.verdict.remedies)
     return list(dict.fromkeys(text.format(**figures) for text in wanted if text is not None))
