@@ -10,7 +10,7 @@ from steinflow.fit import fit
 from steinflow.frontends.networks import from_network
 from steinflow.frontends.pymc import from_pymc
 from steinflow.frontends.score import from_score
-from steinflow.kernels import IMQ, RBF, Centered, Kernel, Linear, Radial
+from steinflow.kernels import IMQ, RBF, Centered, Kernel, Linear, Multiquadric, Radial
 from steinflow.methods.annealed import Annealed
 from steinflow.methods.base import Method
 from steinflow.methods.dsvi import DSVI
@@ -79,6 +79,7 @@ __all__ = [
     "Median",
     "Method",
     "MonteCarlo",
+    "Multiquadric",
     "Outcome",
     "ParallelSGLD",
     "Posterior",

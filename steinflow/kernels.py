@@ -88,6 +88,19 @@ class IMQ(Radial):
         return jax.lax.rsqrt(1 + t)
 
 
+class Multiquadric(Radial):
+    r"""$-(1 + |x - y|^2 / h)^{3/4}$, for use inside `Centered`: its reach grows with distance and never fades.
+
+    It is positive definite on differences only: for weights that sum to zero (Micchelli, 1986), which is what centring
+    leaves. Between the inverse multiquadric, which hardly tells far particles apart, and the power 1, which is the
+    linear kernel and sees nothing but means and variances, it follows shape and tails at once.
+    """
+
+    def profile(self, t):
+        root = jnp.sqrt(jnp.sqrt(1 + t))
+        return -root * root * root
+
+
 class Linear(Kernel):
     r"""$k(x, y) = 1 + (x - c)^\top C^{-1} (y - c)$, with c and C the mean and covariance of the cloud.
 
@@ -172,7 +185,8 @@ class Centered(Kernel):
 
     It splits the Stein direction in two: the mean score moves the cloud as a whole, and what is left, which sums to
     zero, changes its shape. At its fixed point the mean score is exactly zero. The noise of a minibatch, nearly the
-    same for all particles, moves the cloud and leaves its shape alone.
+    same for all particles, moves the cloud and leaves its shape alone. Inside, a kernel need only be positive definite
+    on differences, as `Multiquadric` is.
     """
 
     kernel: Kernel
@@ -215,6 +229,20 @@ def as_kernel(kernel: Kernel | Callable[[Point, Point], Scalar]) -> Kernel:
     raise TypeError(
         f"A kernel is sf.RBF(), sf.IMQ(), sf.Linear(), a sum of them, or a function k(x, y); got {kernel!r}."
     )
+
+
+def check_definite(kernel: Kernel) -> None:
+    """Refuse what is positive definite on differences only, and not centred."""
+    match kernel:
+        case Sum(terms):
+            for term in terms:
+                check_definite(term)
+        case Scaled(_, term):
+            check_definite(term)
+        case Multiquadric():
+            raise ValueError(
+                "sf.Multiquadric() is positive definite on differences only: centre it, sf.Centered(sf.Multiquadric())."
+            )
 
 
 def _terms(kernel: Kernel) -> tuple[Kernel, ...]:

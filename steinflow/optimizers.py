@@ -56,8 +56,9 @@ def adaptive() -> optax.GradientTransformationExtraArgs:
     point apart, by $\exp(\cos)$. No particle moves by more than half a unit within the cloud, so that nothing diverges;
     nor does the cloud itself, except that a far cloud that keeps its direction strides out, half as far again
     in every step. Over the second half of the run the step sizes fall to zero as a cosine, so that what is left of any
-    oscillation dies out. The noise of minibatches is no news about a step size: there it stays at its start, and the
-    decay averages the noise.
+    oscillation dies out. The noise of minibatches is no news about a step size: there it stays at its start, the decay
+    averages the noise, and directions longer than a unit (rms) count as of one, so that a cloud far wider than the
+    target contracts and does not swing.
 
     `update` takes two more arguments: `fraction`, the part of the run that is done, and `noisy`, whether gradients come
     from minibatches.
@@ -82,6 +83,8 @@ def adaptive() -> optax.GradientTransformationExtraArgs:
         shift_cosine, shape_cosine = _cosine(shift, state.last_shift), _cosine(shape, state.last_shape)
         shift_size = state.shift_size if noisy else adapt(state.shift_size, shift_cosine)
         shape_size = state.shape_size if noisy else adapt(state.shape_size, shape_cosine)
+        if noisy:
+            shape = shape / jnp.maximum(jnp.sqrt(jnp.mean(shape**2)), 1.0)
 
         decay = jnp.where(fraction < 0.5, 1.0, 0.5 - 0.5 * jnp.cos(2 * jnp.pi * fraction)).astype(gradients.dtype)
         shift_move, shape_move = -shift_size * decay * shift, -shape_size * decay * shape

@@ -22,7 +22,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from steinflow.kernels import Centered, Kernel, Linear, Radial, Scaled, Sum, as_kernel
+from steinflow.kernels import Centered, Kernel, Linear, Radial, Scaled, Sum, as_kernel, check_definite
 from steinflow.sharding import split_particles
 from steinflow.typing import Array, Direction, Particles, Point, Scalar, Scores
 
@@ -147,7 +147,9 @@ def ksd_squared(
     if statistic == "U" and n == 1:
         raise ValueError("The U statistic is a mean over pairs of particles: it needs at least two.")
     weights = jnp.full(n, 1 / n, particles.dtype) if weights is None else weights
-    kernel = as_kernel(kernel).adapt(particles)
+    kernel = as_kernel(kernel)
+    check_definite(kernel)
+    kernel = kernel.adapt(particles)
 
     def rows(shared, indices):
         particles, scores, kernel, weights = shared

@@ -12,7 +12,7 @@ def gaussian_scores(num_particles=4000, dim=3):
 
 
 def moves(scores, fraction=0.0, seed=1):
-    return Langevin().moves(scores, jnp.asarray(fraction), key=jax.random.key(seed))
+    return Langevin().moves(-gaussian_scores(*scores.shape), scores, jnp.asarray(fraction), key=jax.random.key(seed))
 
 
 def test_moves_leave_the_mean_of_the_cloud_alone():
@@ -41,8 +41,32 @@ def test_no_moves_where_particles_are_no_more_than_dimensions():
 
 
 def test_a_steep_score_takes_a_short_step():
-    steep = moves(1e6 * gaussian_scores(100))
+    scores = 1e6 * gaussian_scores(100)
+    steep = Langevin().moves(jnp.zeros_like(scores), scores, jnp.asarray(0.0), key=jax.random.key(1))
     assert np.all(np.linalg.norm(steep, axis=1) < 0.1 * np.sqrt(3) + 0.01)
+
+
+def test_a_particle_far_out_comes_home_at_a_steady_rate():
+    points = -gaussian_scores(100).at[0, 0].set(-30.0)
+    move = Langevin().moves(points, -1e4 * points, jnp.asarray(0.0), key=jax.random.key(0))
+    np.testing.assert_allclose(move[0, 0], -0.1 * 30 * 0.97, rtol=0.05)  # 0.97 is 1 - d/n
+
+
+@pytest.mark.parametrize("batch_size", [None, 500])
+def test_a_start_hundreds_of_sds_wide(batch_size):
+    """Linear regression from prior draws: 20,000 rows with little noise leave a ridge in (weights, noise)."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20_000, 4)).astype(np.float32)
+    y = X @ [0.4, 0.3, 0.2, 0.1] + 0.05 * rng.standard_normal(len(X))
+    model = sf.models.LinearRegression(X, y, batch_size=batch_size, standardize=False)
+    result = sf.fit(model, num_particles=100, num_steps=1000, key=0, progress=False)
+    weights, log_gamma = np.asarray(result.particles["w"]), np.asarray(result.particles["log_gamma"])
+    H = np.column_stack([X, np.ones(len(X))])
+    exact, residuals, *_ = np.linalg.lstsq(H, y, rcond=None)
+    sd = np.sqrt(residuals / len(X) * np.diag(np.linalg.inv(H.T @ H)))
+    assert np.all(np.abs(weights.mean(axis=0) - exact) < (0.05 if batch_size is None else 1.0) * sd)
+    assert np.all(np.abs(weights.std(axis=0) / sd - 1) < 0.05)
+    assert abs(log_gamma.std() / np.sqrt(2 / len(X)) - 1) < 0.15
 
 
 def test_one_particle_climbs_without_noise():

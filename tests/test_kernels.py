@@ -22,6 +22,27 @@ def squares():
 def test_values():
     np.testing.assert_allclose(gram(sf.RBF(0.7)), np.exp(-squares() / 0.7), rtol=1e-5)
     np.testing.assert_allclose(gram(sf.IMQ(0.7)), (1 + squares() / 0.7) ** -0.5, rtol=1e-5)
+    np.testing.assert_allclose(gram(sf.Multiquadric(0.7)), -((1 + squares() / 0.7) ** 0.75), rtol=1e-5)
+
+
+def test_multiquadric_is_positive_definite_on_differences():
+    values = gram(sf.Multiquadric(0.7))
+    centering = np.eye(len(X)) - 1 / len(X)
+    assert np.linalg.eigvalsh(values).min() < -1
+    assert np.linalg.eigvalsh(centering @ values @ centering).min() > -1e-5
+    assert np.linalg.eigvalsh(gram(sf.Centered(sf.Multiquadric(0.7)).adapt(X))).min() > -1e-5
+    for kernel in [sf.Multiquadric(), sf.RBF() + 0.5 * sf.Multiquadric()]:
+        with pytest.raises(ValueError, match=r"sf.Centered\(sf.Multiquadric\(\)\)"):
+            sf.SVGD(kernel=kernel)
+        with pytest.raises(ValueError, match=r"sf.Centered\(sf.Multiquadric\(\)\)"):
+            sf.stein.ksd_squared(X, -X, kernel)
+
+
+def test_centred_is_one_plus_what_is_left_of_the_mean():
+    values = gram(sf.RBF(0.7))
+    centering = np.eye(len(X)) - 1 / len(X)
+    expected = 1 + centering @ values @ centering
+    np.testing.assert_allclose(gram(sf.Centered(sf.RBF(0.7)).adapt(X)), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
@@ -89,7 +110,7 @@ def test_factor_must_be_a_number(factor):
 
 @pytest.mark.parametrize(
     ("kernel", "message"),
-    [("rbf", "a function k"), (1.0, "a function k"), (sf.RBF, r"RBF\(\)"), (None, "a function k")],
+    [("rbf", "a function k"), (1.0, "a function k"), (sf.RBF, r"RBF\(\)"), ([], "a function k")],
 )
 def test_not_a_kernel(kernel, message):
     with pytest.raises(TypeError, match=message):

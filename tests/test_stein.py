@@ -35,6 +35,8 @@ KERNELS = {
     "a user's profile": RationalQuadratic(),
     "plain function": polynomial,
     "sum with a function": sf.RBF() + polynomial,
+    "centred": sf.Centered(sf.IMQ() + 0.1 * sf.Linear()),
+    "centred multiquadric": sf.Centered(sf.Multiquadric(2.0)),
 }
 each_kernel = pytest.mark.parametrize("name", KERNELS)
 each_size = pytest.mark.parametrize(("n", "d"), [(1, 2), (2, 1), (3, 5)])

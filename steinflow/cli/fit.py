@@ -58,7 +58,14 @@ def fit(
     particles: Annotated[
         int, typer.Option("--particles", "-n", min=1, help="Points that stand for the posterior.")
     ] = 100,
-    steps: Annotated[int, typer.Option(min=1, help="At most; a run stops when its particles have settled.")] = 1000,
+    steps: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="At most; a run stops when its particles have settled. 1,000, or ten passes, if not given.",
+            show_default=False,
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="The same seed gives the same run.")] = 0,
     output: Annotated[
         Path | None,
@@ -155,7 +162,8 @@ def fit(
     else:
         print_run(run, folder)
     if interrupted:
-        remark(f"Interrupted at step {run.result.info['num_steps']} of {steps}; the particles so far are in {folder}.")
+        done, wanted = run.result.info["num_steps"], run.settings["num_steps"]
+        remark(f"Interrupted at step {done} of {wanted}; the particles so far are in {folder}.")
         raise typer.Exit(INTERRUPTED)
     if strict and run.light == "red":
         raise typer.Exit(DISTRUSTED)

@@ -6,12 +6,14 @@ $$x_i \leftarrow x_i + \epsilon\, \phi(x_i), \qquad
 The first term drives the particles towards high density, the second keeps them apart. One particle climbs to the MAP.
 
 As published, it needs a step size for every problem and loses the spread of the posterior as dimensions grow. The
-defaults here need no tuning and keep the spread, by three changes that stay within the same update: a kernel of long
-reach plus a linear one, whose fixed point has the mean and covariance of a Gaussian target; the coordinates of the
-cloud itself; and a step that adapts. Random moves in the first half of a run keep single particles from going astray.
+defaults here need no tuning and keep the spread, by three changes that stay within the same update: a kernel whose
+reach never fades plus a linear one, whose fixed point has the mean and covariance of a Gaussian target; the coordinates
+of the cloud itself; and a step that adapts. Random moves in the first half of a run keep single particles from going
+astray.
 `docs/tuning-free.md` explains and measures all this.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -19,15 +21,21 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from steinflow.approximations import Approximation
+from steinflow.approximations import Approximation, RandomFeatures
 from steinflow.bandwidths import Wide
-from steinflow.kernels import IMQ, RBF, Centered, Kernel, Linear, as_kernel
+from steinflow.kernels import IMQ, RBF, Centered, Kernel, Linear, Multiquadric, as_kernel, check_definite
 from steinflow.methods.base import Draws, Method
 from steinflow.metrics import Cloud, Euclidean, Metric
 from steinflow.optimizers import adagrad, adaptive, decaying_adam
 from steinflow.stein import stein_direction
 from steinflow.targets import Target
-from steinflow.typing import Array, Particles
+from steinflow.typing import Array, Particles, Point, Scalar
+
+
+def _default_kernel(approximation: Approximation | None) -> Kernel:
+    # The multiquadric has no distribution of frequencies to draw random features from.
+    radial = IMQ if isinstance(approximation, RandomFeatures) else Multiquadric
+    return Centered(radial(Wide()) + 0.02 * Linear())
 
 
 class SVGDState(eqx.Module):
@@ -46,19 +54,31 @@ class SVGD(Method):
     nothing moves. A move that is not finite is not made.
 
     Args:
-        kernel: `sf.RBF()`, `sf.IMQ()`, `sf.Linear()`, a sum of them, or a function k(x, y).
+        kernel: `sf.RBF()`, `sf.IMQ()`, `sf.Linear()`, a sum of them, or a function k(x, y); None is the best measured,
+            `sf.Centered(sf.Multiquadric(sf.Wide()) + 0.02 * sf.Linear())`, with `sf.IMQ` where random features need it.
         metric: the coordinates to work in, `sf.Cloud()`, in which particles also explore, or `sf.Euclidean()`.
         optimizer: `sf.adaptive()` or any optax optimiser; it sees the negative direction in the metric's coordinates.
             Step sizes of optax want `sf.Euclidean()`, unless they are meant in units of the cloud.
         approximation: `sf.Subsample(m)` or `sf.RandomFeatures(m)`, for very many particles; None is exact.
     """
 
-    kernel: Kernel = eqx.field(default=Centered(IMQ(Wide()) + 0.01 * Linear()), converter=as_kernel)
-    metric: Metric = Cloud()
-    optimizer: optax.GradientTransformation = adaptive()
-    approximation: Approximation | None = None
+    kernel: Kernel
+    metric: Metric
+    optimizer: optax.GradientTransformation
+    approximation: Approximation | None
+
+    def __init__(
+        self,
+        kernel: Kernel | Callable[[Point, Point], Scalar] | None = None,
+        metric: Metric = Cloud(),
+        optimizer: optax.GradientTransformation = adaptive(),
+        approximation: Approximation | None = None,
+    ):
+        self.kernel = _default_kernel(approximation) if kernel is None else as_kernel(kernel)
+        self.metric, self.optimizer, self.approximation = metric, optimizer, approximation
 
     def __check_init__(self):
+        check_definite(self.kernel)
         if not isinstance(self.optimizer, optax.GradientTransformation):
             raise TypeError(
                 f"optimizer is sf.adaptive() or an optax optimiser, as optax.adam(0.1); got {self.optimizer!r}."
@@ -113,7 +133,7 @@ class SVGD(Method):
         )
         moves = jnp.asarray(updates)
         if self.metric.exploration is not None:
-            moves += self.metric.exploration.moves(scores, fraction, key=noise_key)
+            moves += self.metric.exploration.moves(u, scores, fraction, key=noise_key)
         moved = x + frame.moves(moves)
         possible = jnp.all(jnp.isfinite(moved), axis=1, keepdims=True) & jnp.any(known)
         return SVGDState(jnp.where(possible, moved, x), optimizer_state, state.step + 1, state.num_steps)

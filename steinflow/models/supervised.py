@@ -45,6 +45,11 @@ def usual_batch_size(num_rows: int) -> int | None:
     return None if num_rows <= _ALL_ROWS else _BATCH
 
 
+def usual_num_steps(num_rows: int, batch_size: int | None) -> int:
+    """Return how many steps to take where nothing was said: 1,000, or ten passes over the rows if that is more."""
+    return max(1000, 10 * -(-num_rows // (batch_size or num_rows)))
+
+
 class Likelihood(eqx.Module):
     """log p(y | f(params, X)) for every row."""
 

@@ -17,7 +17,7 @@ from steinflow.methods.npv import NPV
 from steinflow.methods.nuts import NUTS
 from steinflow.methods.sgld import SGLD, ParallelSGLD
 from steinflow.methods.svgd import SVGD
-from steinflow.models.supervised import usual_batch_size
+from steinflow.models.supervised import usual_batch_size, usual_num_steps
 from steinflow.stopping import Converged
 from steinflow.tabular.features import Features, Missing, check_kinds, describe_missing, missing_rows
 from steinflow.tabular.predictions import evaluate, predict
@@ -118,7 +118,7 @@ def run_fit(
     *,
     method: MethodName | None = None,
     num_particles: int = 100,
-    num_steps: int = 1000,
+    num_steps: int | None = None,
     batch_size: int | None = None,
     seed: int = 0,
     progress: bool = True,
@@ -131,7 +131,8 @@ def run_fit(
         prepared: what `prepare` returned.
         method: a name in `METHODS`; None is "svgd", and "svgd-network" for a network.
         num_particles: how many particles stand for the posterior.
-        num_steps: at most; the run stops before when the particles have settled.
+        num_steps: at most, by default 1,000, or ten passes over the rows if that is more; the run stops before when the
+            particles have settled.
         batch_size: rows per step; by default all of them up to 10,000, and 1,000 above.
         seed: of the particles and the minibatches.
         progress: show a bar.
@@ -146,6 +147,7 @@ def run_fit(
         batch_size = usual_batch_size(num_rows)
     if batch_size is not None:
         batch_size = min(batch_size, num_rows)
+    num_steps = num_steps or usual_num_steps(num_rows, batch_size)
     target = problem.posterior(prepared.X, prepared.y, batch_size)
     particles = start(target, num_particles, seed)
     result = fit(
