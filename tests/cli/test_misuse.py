@@ -1,0 +1,105 @@
+"""Whatever is wrong ends in a sentence and an exit code, and writes nothing."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tables
+from commands import steinflow_, write
+
+
+def with_text(**columns):
+    return lambda: write(tables.numbers().assign(**columns))
+
+
+def raw(content, name="data.csv"):
+    return lambda: (Path(name).write_bytes(content), name)[1]
+
+
+def missing():
+    frame = tables.numbers()
+    frame.loc[:6, "a"] = np.nan
+    frame.loc[5, "b"] = np.inf
+    return write(frame)
+
+
+MISUSE = {
+    "no file": (lambda: "nowhere.csv", [], "There is no file nowhere.csv"),
+    "a folder": (lambda: ".", [], "is a folder"),
+    "empty": (raw(b""), [], "is empty"),
+    "header only": (raw(b"a,b,y\n"), [], "no rows"),
+    "spreadsheet": (raw(b"PK\0\0", "data.xlsx"), [], "neither CSV nor Parquet"),
+    "not parquet": (raw(b"hello", "data.parquet"), [], "not a Parquet file"),
+    "ragged": (raw(b"a,b,y\n1,2,3\n1,2,3,4,5\n"), [], "line 3"),
+    "latin-1": (raw("a,y\né,1\n".encode("latin-1")), [], "byte 0xe9 in line 2"),
+    "utf-16": (raw("a,y\n1,1\n".encode("utf-16")), [], "--encoding utf-16"),
+    "wrong encoding": (with_text(), ["--encoding", "klingon"], "no encoding 'klingon'"),
+    "wrong column": (with_text(), ["--target", "Y"], "Did you mean 'y'?"),
+    "wrong drop": (with_text(), ["--drop", "q"], "no column 'q'"),
+    "free text": (with_text(name=[f"n{k}" for k in range(60)]), [], "--drop 'name'"),
+    "numbers with odd cells": (with_text(a=["?", *map(str, range(59))]), [], "--missing-marker '?'"),
+    "decimal commas": (with_text(a=[f"{k},5" for k in range(60)]), [], "--decimal ','"),
+    "dates": (with_text(d=[f"2020-01-{k % 28 + 1:02}" for k in range(60)]), [], "dates or times"),
+    "missing values": (missing, [], "7 of 60 rows have missing or infinite values, in 'a' (7), 'b' (1)"),
+    "one row": (lambda: write(tables.numbers(1)), [], "has 1 row;"),
+    "constant features": (with_text(a=1, b=2), [], "constant: 'a', 'b'"),
+    "constant target": (with_text(y=3), ["--model", "linear"], "nothing to predict"),
+    "one class": (with_text(y="yes"), [], "one class, 'yes'"),
+    "too many classes": (with_text(y=[f"c{k}" for k in range(60)]), [], "too many for classes"),
+    "classes of numbers": (with_text(), ["--model", "logistic"], "--model linear"),
+    "text for linear": (with_text(y=["u", "v"] * 30), ["--model", "linear"], "--model logistic"),
+    "negative counts": (with_text(), ["--model", "poisson"], "predicts counts"),
+    "too huge": (with_text(a=[1e305, *range(59)]), [], "beyond 1e+300"),
+    "same name twice": (raw(b"a,a ,y\n1,2,3\n"), [], "several columns of the same name"),
+    "hidden": (with_text(), ["--model", "network", "--hidden", "ten"], "--hidden lists"),
+    "test fraction": (with_text(), ["--test-fraction", "2"], "between 0 and 0.9"),
+    "target dropped": (with_text(), ["--drop", "y"], "cannot be left out"),
+    "taken folder": (with_text(), ["--output", "."], "exists already"),
+    "never replaced": (with_text(), ["--output", ".", "--overwrite"], "is not replaced"),
+}
+
+
+@pytest.mark.parametrize("case", MISUSE)
+def test_misuse_ends_in_a_sentence(case):
+    make, options, words = MISUSE[case]
+    data = make()
+    before = sorted(Path().rglob("*"))
+    target = [] if "--target" in options else ["--target", "y"]
+    done = steinflow_("fit", data, *target, *options)
+    assert done.exit_code == 1, done.output
+    assert words in done.stderr
+    assert done.stderr.strip().splitlines()[-1].startswith("Error: ")
+    assert "Traceback" not in done.output
+    assert sorted(Path().rglob("*")) == before  # nothing written
+
+
+def test_wrong_usage_has_its_own_code():
+    write(tables.numbers())
+    assert steinflow_("fit", "data.csv").exit_code == 2
+    assert steinflow_("fit", "data.csv", "--target", "y", "--method", "magic").exit_code == 2
+    assert steinflow_("fit", "data.csv", "--target", "y", "--particles", "0").exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["report", "predict", "compare"])
+def test_what_is_not_a_run(command):
+    write(tables.numbers())
+    Path("broken").mkdir()
+    Path("broken/run.json").write_text("{}")
+    Path("broken/result.nc").write_text("")
+    for folder, words in (("nowhere", "There is no run"), (".", "is not a run"), ("broken", "is damaged")):
+        more = {"predict": ["data.csv"], "compare": [folder]}.get(command, [])
+        done = steinflow_(command, folder, *more)
+        assert done.exit_code == 1
+        assert words in done.stderr
+
+
+def test_debug_shows_the_traceback():
+    done = steinflow_("fit", "nowhere.csv", "--target", "y", "--debug")
+    assert isinstance(done.exception, ValueError)
+
+
+def test_strict():
+    write(tables.numbers())
+    fit = ["fit", "data.csv", "--target", "y", "--steps", "2", "--particles", "40"]
+    assert steinflow_(*fit).exit_code == 0
+    assert steinflow_(*fit, "--strict").exit_code == 3
