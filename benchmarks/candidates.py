@@ -13,7 +13,8 @@ import numpy as np
 import optax
 
 import steinflow as sf
-from steinflow.targets import as_target, flatten
+from steinflow.flat_targets import flatten
+from steinflow.targets import as_target
 
 
 def start(num_particles, dim):

@@ -21,7 +21,7 @@ import numpy as np
 import steinflow as sf
 from benchmarks.timing import seconds_per_step
 from steinflow import datasets
-from steinflow.targets import flatten
+from steinflow.flat_targets import flatten
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = {"boston": (3.01, -2.57), "concrete": (5.67, -3.16), "energy": (1.80, -2.04), "yacht": (1.02, -1.63)}

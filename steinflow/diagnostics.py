@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from steinflow.flat_targets import flatten
 from steinflow.kernels import IMQ, Kernel, as_kernel
 from steinflow.metrics import Cloud
 from steinflow.stein import ksd_squared, stein_kernel_rows
-from steinflow.targets import Target, as_target, flatten
+from steinflow.targets import Target, as_target
 from steinflow.typing import Array, Params, Particles, PRNGKeyArray, Scalar, Scores
 
 

@@ -16,6 +16,7 @@ from steinflow import sharding
 from steinflow.checkpoints import Checkpoint, CheckpointFolder, Snapshot
 from steinflow.diagnostics import as_key
 from steinflow.fingerprints import fingerprint
+from steinflow.flat_targets import flatten
 from steinflow.memory import check_memory
 from steinflow.methods.base import Method
 from steinflow.methods.svgd import SVGD
@@ -23,7 +24,7 @@ from steinflow.result import Outcome, Result
 from steinflow.run import Record, Run
 from steinflow.stopping import StoppingRule
 from steinflow.streams import Feed
-from steinflow.targets import Target, as_target, flatten
+from steinflow.targets import Target, as_target
 from steinflow.typing import Params, PRNGKeyArray, Scalar
 from steinflow.verdicts import has_collapsed
 

@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from steinflow.bandwidths import Wide
+from steinflow.flat_targets import FlatTarget
 from steinflow.kernels import IMQ, Linear
 from steinflow.metrics import Cloud
 from steinflow.stein import stein_kernel_rows
-from steinflow.targets import FlatTarget
 from steinflow.typing import Array, Particles, PRNGKeyArray, Scores
 
 _MAX_PARTICLES = 5000  # n^2 numbers and a least-squares problem of that size

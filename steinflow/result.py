@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from steinflow.diagnostics import as_key, dispersion_of, even_sample, ksd_of
+from steinflow.flat_targets import flatten
 from steinflow.inference_data import inference_data
 from steinflow.refinement import Check, nuts_moves, stein_thinning, stein_weights
 from steinflow.structures import describe, rebuild, variables
 from steinflow.summaries import Summary, named_arrays
-from steinflow.targets import Labels, Target, as_target, flatten
+from steinflow.targets import Labels, Target, as_target
 from steinflow.typing import Array, Params, Particles, PRNGKeyArray, PyTree, Scalar, Scores, Weights
 from steinflow.verdicts import Finding, Verdict, judge
 

@@ -10,11 +10,12 @@ import numpy as np
 
 from steinflow import sharding
 from steinflow.diagnostics import dispersion_of, mean_error
+from steinflow.flat_targets import FlatTarget
 from steinflow.kernels import IMQ
 from steinflow.methods.base import Draws, Method
 from steinflow.stein import ksd_squared
 from steinflow.streams import Block
-from steinflow.targets import FlatTarget, Posterior
+from steinflow.targets import Posterior
 from steinflow.typing import Array, Params, Particles, PRNGKeyArray, PyTree, Scores
 
 _FINAL_BATCHES = 32  # what the final figures are averaged over

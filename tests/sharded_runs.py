@@ -20,7 +20,7 @@ import numpy as np
 
 import steinflow as sf
 from steinflow import sharding
-from steinflow.targets import flatten
+from steinflow.flat_targets import flatten
 
 NUM_PARTICLES, NUM_ROWS, DIM = 13, 101, 3  # none of them divides evenly
 PARTICLES_OF = {2: 12, 4: NUM_PARTICLES}  # of processes: some that divide evenly, some that do not

@@ -4,7 +4,8 @@ import pytest
 from scenarios import normal_log_density
 
 import steinflow as sf
-from steinflow.targets import as_target, flatten
+from steinflow.flat_targets import flatten
+from steinflow.targets import as_target
 
 
 def two_modes(x):

@@ -8,8 +8,8 @@ import pytest
 from scenarios import gaussian
 
 import steinflow as sf
+from steinflow.flat_targets import flatten
 from steinflow.methods.dsvi import DSVIState
-from steinflow.targets import flatten
 
 COVARIANCE = np.array([[1.0, 0.8, 0.1], [0.8, 2.0, -0.3], [0.1, -0.3, 0.5]])
 MEAN = np.array([1.0, -1.0, 0.5])

@@ -16,6 +16,7 @@ CORE = [
     "batches",
     "streams",
     "targets",
+    "flat_targets",
     "bandwidths",
     "kernels",
     "stein",

@@ -10,7 +10,7 @@ import pytest
 from scenarios import gaussian, paper_mixture
 
 import steinflow as sf
-from steinflow.targets import flatten
+from steinflow.flat_targets import flatten
 
 
 def tempered(gamma, t):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import steinflow as sf
-from steinflow.targets import flatten
+from steinflow.flat_targets import flatten
 
 
 def test_pytrees_are_raveled_and_back():

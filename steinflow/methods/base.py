@@ -7,7 +7,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from steinflow.targets import FlatTarget, Posterior
+from steinflow.flat_targets import FlatTarget
+from steinflow.targets import Posterior
 from steinflow.typing import Array, Batch, Particles, PRNGKeyArray, Weights
 
 

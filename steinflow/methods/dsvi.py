@@ -14,8 +14,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from steinflow.flat_targets import FlatTarget
 from steinflow.methods.base import Draws, Method, num_data
-from steinflow.targets import FlatTarget, Posterior
+from steinflow.targets import Posterior
 from steinflow.typing import Array, Batch, Point, PRNGKeyArray, Scalar
 
 _SMALLEST = 1e-4  # of the diagonal of C

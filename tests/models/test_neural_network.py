@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import steinflow as sf
-from steinflow.targets import flatten
+from steinflow.flat_targets import flatten
 
 
 @pytest.fixture
