@@ -20,7 +20,7 @@ from steinflow.methods.svgd import SVGD
 from steinflow.models.families import Bernoulli, Categorical, Family, Gaussian
 from steinflow.models.generalized_linear import GeneralizedLinear
 from steinflow.models.neural_network import NeuralNetwork
-from steinflow.models.supervised import Scaling, Supervised, shift_and_scale, usual_batch_size
+from steinflow.models.supervised import Scaling, Supervised, shift_and_scale, usual_batch_size, usual_num_steps
 from steinflow.stopping import Converged
 from steinflow.targets import Posterior
 from steinflow.typing import Array
@@ -52,7 +52,7 @@ class _SteinEstimator(BaseEstimator):
         hidden: tuple[int, ...] = (),
         activation: Literal["relu", "tanh"] = "relu",
         num_particles: int = 100,
-        num_steps: int = 1000,
+        num_steps: int | None = None,
         batch_size: int | None = None,
         method: Method | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -97,7 +97,7 @@ class _SteinEstimator(BaseEstimator):
             target,
             SVGD.default_for(model) if self.method is None else self.method,
             particles=particles,
-            num_steps=self.num_steps,
+            num_steps=self.num_steps or usual_num_steps(model.num_data, batch_size),
             key=key,
             progress=False,
             stop=Converged(),
@@ -149,7 +149,8 @@ class SteinRegressor(RegressorMixin, _SteinEstimator):
         hidden: units of the hidden layers; () is linear regression.
         activation: between layers, "relu" or "tanh".
         num_particles: how many particles stand for the posterior.
-        num_steps: at most; the run stops before when the particles have settled.
+        num_steps: at most, by default 1,000, or ten passes over the rows if that is more; the run stops before when the
+            particles have settled.
         batch_size: rows per step; by default all of them up to 10,000 and 1,000 above.
         method: an inference method; by default `sf.SVGD()`, with hidden layers `sf.SVGD.for_networks()`.
         random_state: makes fits repeat themselves.
@@ -239,7 +240,8 @@ class SteinClassifier(ClassifierMixin, _SteinEstimator):
         hidden: units of the hidden layers; () is logistic regression.
         activation: between layers, "relu" or "tanh".
         num_particles: how many particles stand for the posterior.
-        num_steps: at most; the run stops before when the particles have settled.
+        num_steps: at most, by default 1,000, or ten passes over the rows if that is more; the run stops before when the
+            particles have settled.
         batch_size: rows per step; by default all of them up to 10,000 and 1,000 above.
         method: an inference method; by default `sf.SVGD()`, with hidden layers `sf.SVGD.for_networks()`.
         random_state: makes fits repeat themselves.
@@ -368,7 +370,7 @@ def _padded(data, batch_size):
     """Return the data with weights, and the batch size.
 
     Small data are filled up to a power of two by rows of weight zero, so that fits of about the same size share
-    compiled code: cross- validation and learning curves compile once.
+    compiled code: cross-validation and learning curves compile once.
     """
     num_rows = len(data["y"])
     batch_size = usual_batch_size(num_rows) if batch_size is None else batch_size

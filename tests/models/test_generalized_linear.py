@@ -6,6 +6,14 @@ import numpy as np
 import pytest
 
 import steinflow as sf
+from steinflow.models.supervised import usual_batch_size, usual_num_steps
+
+
+def test_many_rows_come_in_batches_and_get_ten_passes():
+    assert usual_batch_size(10_000) is None
+    assert usual_batch_size(10_001) == 1000
+    assert usual_num_steps(5_000, None) == usual_num_steps(50_000, 1000) == 1000
+    assert usual_num_steps(800_001, 1000) == 8010
 
 
 @pytest.fixture
