@@ -23,10 +23,6 @@ from benchmarks.timing import seconds_per_step
 
 DIM = 50
 RESULTS = Path(__file__).parent / "results"
-README = Path(__file__).parents[1] / "README.md"
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
-START, END = "<!-- benchmark: start -->\n", "<!-- benchmark: end -->\n"
-ALL_START = "<!-- all measures: start -->\n"
 
 
 class Row(NamedTuple):
@@ -68,9 +64,9 @@ def main():
     print(f"\n{(table := markdown(rows))}")
     write(rows, table, quick=quick)
     if arguments.readme:
-        put(README, START, readme_table(rows))
-        put(PAGE, START, readme_table(rows))
-        put(PAGE, ALL_START, f"{where(quick=quick)}\n\n{table}\n")
+        put("README.md", "benchmark", readme_table(rows))
+        put("docs/benchmarks.md", "benchmark", readme_table(rows))
+        put("docs/benchmarks.md", "all measures", f"{where(quick=quick)}\n\n{table}\n")
 
 
 def against_products(budget):
@@ -151,12 +147,6 @@ def readme_table(rows):
 
 def milliseconds(seconds):
     return f"{float(f'{1e3 * seconds:.2g}'):g}"
-
-
-def put(page, start, content):
-    """Replace what stands between the marker and the next end."""
-    before, found, after = page.read_text().partition(start)
-    page.write_text(before + found + content + END + after.partition(END)[2])
 
 
 def where(*, quick):

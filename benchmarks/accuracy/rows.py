@@ -50,6 +50,12 @@ def row(name, problem, num_particles, who):
     )
 
 
+def measured(name, num_particles, who):
+    """Return the figures of one contender if they are there, else None."""
+    path = RESULTS / f"{name}, n={num_particles}, {who}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
 def _base(name):
     """Batches of any size have the truth of all rows."""
     return name.split(" in ")[-1] if name.startswith("minibatches") else name

@@ -46,15 +46,15 @@ def verdicts(words):
             counts[answer(found), found["verdict"]] += 1
             if (answer(found), found["verdict"]) in (("right", "bad"), ("wrong", "good")):
                 surprises.append(f"{name}, {way}: {answer(found)}, but {'; '.join(found['reasons'])}")
-    print_counts(counts)
-    print(*surprises, sep="\n")
+    print(counted(counts), *surprises, sep="\n")
 
 
-def print_counts(counts):
-    """Print how often the verdict said what, by what the answer is."""
-    print("| the answer is | good | doubtful | bad |\n|---|---|---|---|")
+def counted(counts):
+    """Return a table of how often the verdict said what, by what the answer is."""
+    lines = ["| the answer is | good | doubtful | bad |", "|---|---|---|---|"]
     for kind in ("right", "off", "wrong"):
-        print(f"| {kind} | " + " | ".join(str(counts[kind, level]) for level in LEVELS) + " |")
+        lines.append(f"| {kind} | " + " | ".join(str(counts[kind, level]) for level in LEVELS) + " |")
+    return "\n".join(lines)
 
 
 REFINED = {
