@@ -21,7 +21,7 @@ def draw(config: Any, values: Values, folder: Path) -> None:
     with plots.style() as plt:
         figure, axes = plt.subplots(2, 3, figsize=(10.5, 5.6), layout="constrained")
         for row, (key, label) in zip(axes, labels.items(), strict=True):
-            ends = []
+            ends, highest = [], []
             for method, first, curve, entries in _mean_curves(values, key):
                 seconds = (
                     np.mean([entry["seconds"] for entry in entries]) * np.array(first["steps"]) / first["steps"][-1]
@@ -31,6 +31,7 @@ def draw(config: Any, values: Values, folder: Path) -> None:
                 ends.append(curve[-1])
             for (method,), entries in groups(values, "numbers_of"):
                 means, errors = np.array([mean_and_error(v) for v in zip(*(e[key] for e in entries), strict=True)]).T
+                highest.append(max(means))
                 row[2].errorbar(
                     entries[0]["numbers"], means, errors, color=COLORS[method], marker="o", markersize=3, capsize=2
                 )
@@ -38,8 +39,8 @@ def draw(config: Any, values: Values, folder: Path) -> None:
             # Where a curve begins says little, and would flatten what it comes to.
             for axis in row[:2] if ends else ():
                 axis.set_ylim(min(ends) - 0.5 * (max(ends) - min(ends)), max(ends) + 0.1 * (max(ends) - min(ends)))
-            if key == "log_likelihood":
-                row[2].set_ylim(max(row[2].get_ylim()[0], -1.2), None)  # a few particles may be off by tens
+            if key == "log_likelihood" and highest:  # a few particles may be off by tens, and so are their errors
+                row[2].set_ylim(max(row[2].get_ylim()[0], -1.2), max(highest) + 0.05)
             row[1].set_xscale("log")
             row[2].set_xscale("log")
         for axis, text in zip(
