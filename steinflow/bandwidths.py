@@ -44,13 +44,19 @@ class Wide(Bandwidth):
     Without the paper's $\log n$, neighbours no longer matter more the more particles there are: with a kernel of heavy
     tails such as IMQ this keeps the particles of skewed and hierarchical posteriors from running away one by one. In
     few dimensions it is narrower, so that separated modes stay apart.
+
+    Args:
+        on_a_line: h over the squared median in one dimension.
     """
+
+    on_a_line: float = 0.5
 
     def __call__(self, particles):
         num_particles, dim = particles.shape
         if num_particles == 1:
             return jnp.ones((), particles.dtype)
-        bandwidth = 2 * dim / (dim + 3) * median_distance(particles) ** 2
+        factor = self.on_a_line if dim == 1 else 2 * dim / (dim + 3)
+        bandwidth = factor * median_distance(particles) ** 2
         return jnp.where(bandwidth > 0, bandwidth, 1.0).astype(particles.dtype)
 
 

@@ -33,9 +33,10 @@ from steinflow.typing import Array, Particles, Point, Scalar
 
 
 def _default_kernel(approximation: Approximation | None) -> Kernel:
-    # The multiquadric has no distribution of frequencies to draw random features from.
-    radial = IMQ if isinstance(approximation, RandomFeatures) else Multiquadric
-    return Centered(radial(Wide()) + 0.02 * Linear())
+    if isinstance(approximation, RandomFeatures):  # the multiquadric has no distribution of frequencies
+        return Centered(IMQ(Wide()) + 0.02 * Linear())
+    # On a line a narrow bandwidth costs no spread, and gives modes their weights.
+    return Centered(Multiquadric(Wide(on_a_line=0.03)) + 0.02 * Linear())
 
 
 class SVGDState(eqx.Module):
