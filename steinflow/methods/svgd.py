@@ -56,7 +56,7 @@ class SVGD(Method):
 
     Args:
         kernel: `sf.RBF()`, `sf.IMQ()`, `sf.Linear()`, a sum of them, or a function k(x, y); None is the best measured,
-            `sf.Centered(sf.Multiquadric(sf.Wide()) + 0.02 * sf.Linear())`, with `sf.IMQ` where random features need it.
+            `sf.Centered(sf.Multiquadric(sf.Wide(on_a_line=0.03)) + 0.02 * sf.Linear())`; with random features `sf.IMQ`.
         metric: the coordinates to work in, `sf.Cloud()`, in which particles also explore, or `sf.Euclidean()`.
         optimizer: `sf.adaptive()` or any optax optimiser; it sees the negative direction in the metric's coordinates.
             Step sizes of optax want `sf.Euclidean()`, unless they are meant in units of the cloud.
