@@ -70,7 +70,7 @@ def _curves(values: Values):
 
 def _draw(config: Config, values: Values, folder: Path) -> None:
     with plots.style() as plt:
-        figure, axes = plt.subplots(1, 3, figsize=(10, 3.2), layout="constrained")
+        figure, axes = plt.subplots(1, 3, figsize=(10, 3.5), layout="constrained")
         for axis, (function, label) in zip(axes, _FUNCTIONS.items(), strict=True):
             for method, ns, curves in _curves(values):
                 mean, error = curves[function].T
@@ -84,7 +84,7 @@ def _draw(config: Config, values: Values, folder: Path) -> None:
             axis.set_xticks(ns, map(str, ns))
             axis.xaxis.set_minor_locator(plt.NullLocator())
         axes[0].set_ylabel("mean squared error")
-        axes[1].legend(loc="lower left")
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
         figure.suptitle("Errors of expectations under the mixture: lower is better", fontsize=11)
         figure.savefig(folder / "expectations.png")
         plt.close(figure)
