@@ -79,7 +79,8 @@ def _draw(config: Config, values: Values, folder: Path) -> None:
                     ns, mean, [low, error], color=COLORS[method], marker="o", markersize=3.5, capsize=2, label=method
                 )
             ns = np.array(config.num_particles)
-            axis.plot(ns, _EXACT[function] / ns, color=COLORS[_CARLO], linestyle=":", linewidth=1, label="Monte Carlo, in theory")
+            theory = _EXACT[function] / ns
+            axis.plot(ns, theory, color=COLORS[_CARLO], linestyle=":", linewidth=1, label="Monte Carlo, in theory")
             axis.set(xscale="log", yscale="log", xlabel="particles", title=f"estimating {label}")
             axis.set_xticks(ns, map(str, ns))
             axis.xaxis.set_minor_locator(plt.NullLocator())
