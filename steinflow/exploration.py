@@ -37,8 +37,9 @@ class Langevin(eqx.Module):
 
         def draw():
             own = scores - jnp.mean(scores, axis=0)
-            furthest = 0.1 * jnp.maximum(_lengths(points), jnp.sqrt(dim))
-            longest = furthest / jnp.maximum(_lengths(own), jnp.finfo(own.dtype).tiny)
+            distances, lengths = (jnp.linalg.norm(rows, axis=1, keepdims=True) for rows in (points, own))
+            furthest = 0.1 * jnp.maximum(distances, jnp.sqrt(dim))
+            longest = furthest / jnp.maximum(lengths, jnp.finfo(own.dtype).tiny)
             fading = (1 - dim / num_particles) * (1 - 2 * fraction)
             steps = (fading * jnp.minimum(self.step_size, longest)).astype(own.dtype)
             noise = jax.random.normal(key, own.shape, own.dtype)
@@ -46,7 +47,3 @@ class Langevin(eqx.Module):
             return moves - jnp.mean(moves, axis=0)
 
         return jax.lax.cond(fraction < 0.5, draw, lambda: jnp.zeros_like(scores))
-
-
-def _lengths(vectors):
-    return jnp.sqrt(jnp.sum(vectors**2, axis=1, keepdims=True))

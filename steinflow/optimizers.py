@@ -88,7 +88,7 @@ def adaptive() -> optax.GradientTransformationExtraArgs:
 
         decay = jnp.where(fraction < 0.5, 1.0, 0.5 - 0.5 * jnp.cos(2 * jnp.pi * fraction)).astype(gradients.dtype)
         shift_move, shape_move = -shift_size * decay * shift, -shape_size * decay * shape
-        striding = (shift_cosine > 0.9) & (_length(shift_move) > state.reach) & (not noisy)
+        striding = (shift_cosine > 0.9) & (jnp.linalg.norm(shift_move) > state.reach) & (not noisy)
         reach = jnp.where(striding, 1.5 * state.reach, half_a_unit).astype(gradients.dtype)
         moves = _at_most(reach, shift_move) + _at_most(half_a_unit, shape_move)
         return moves, AdaptiveState(shift_size, shape_size, shift, shape, reach)
@@ -96,13 +96,9 @@ def adaptive() -> optax.GradientTransformationExtraArgs:
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _length(vectors):
-    return jnp.sqrt(jnp.sum(vectors**2, axis=-1))
-
-
 def _at_most(length, moves):
     """Shorten the moves that are longer."""
-    return moves * (length / jnp.maximum(_length(moves), length))[..., None]
+    return moves * (length / jnp.maximum(jnp.linalg.norm(moves, axis=-1), length))[..., None]
 
 
 def _cosine(a, b):
