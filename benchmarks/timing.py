@@ -11,6 +11,7 @@ Steps = Callable[[int], object]  # runs that many steps and waits for the last o
 
 _TURN = 0.02  # seconds, or one step where that takes longer
 _MIN_ROUNDS = 3
+_PAUSE = 0.05  # seconds, until threads that the one before has left spinning for work (OpenBLAS's do) are asleep
 
 
 def seconds_per_step(candidates: Mapping[str, Steps], *, budget: float) -> dict[str, float]:
@@ -33,6 +34,7 @@ def _steps_per_turn(steps: Steps) -> int:
 
 
 def _clock(steps: Steps, count: int) -> float:
+    time.sleep(_PAUSE)
     start = time.perf_counter()
     steps(count)
     return (time.perf_counter() - start) / count

@@ -5,7 +5,7 @@ from steinflow.approximations import RandomFeatures, Subsample
 from steinflow.bandwidths import Fixed, Median, Wide
 from steinflow.checkpoints import Checkpoint
 from steinflow.diagnostics import dispersion, goodness_of_fit, ksd
-from steinflow.exploration import Langevin
+from steinflow.exploration import Exploration
 from steinflow.fit import fit
 from steinflow.frontends.networks import from_network
 from steinflow.frontends.pymc import from_pymc
@@ -71,9 +71,9 @@ __all__ = [
     "Converged",
     "Density",
     "Euclidean",
+    "Exploration",
     "Fixed",
     "Kernel",
-    "Langevin",
     "Linear",
     "Mapped",
     "Median",

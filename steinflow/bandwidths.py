@@ -39,24 +39,18 @@ class Median(Bandwidth):
 
 
 class Wide(Bandwidth):
-    r"""The bandwidth of the tuning-free SVGD, $h = \frac{2d}{d+3}\, \mathrm{med}^2$: the reach of the cloud.
+    r"""The bandwidth of the tuning-free SVGD, $h = 2 e^{-5/d} \cdot \overline{|x_i - x_j|^2}$: the reach of the cloud.
 
     Without the paper's $\log n$, neighbours no longer matter more the more particles there are: with a kernel of heavy
-    tails such as IMQ this keeps the particles of skewed and hierarchical posteriors from running away one by one. In
-    few dimensions it is narrower, so that separated modes stay apart.
-
-    Args:
-        on_a_line: h over the squared median in one dimension.
+    tails this keeps the particles of skewed and hierarchical posteriors from running away one by one. In few dimensions
+    it is narrower, which costs no spread there and gives separated modes their weights. The mean over pairs is twice
+    the sum of the variances: O(nd).
     """
 
-    on_a_line: float = 0.5
-
     def __call__(self, particles):
-        num_particles, dim = particles.shape
-        if num_particles == 1:
-            return jnp.ones((), particles.dtype)
-        factor = self.on_a_line if dim == 1 else 2 * dim / (dim + 3)
-        bandwidth = factor * median_distance(particles) ** 2
+        dim = particles.shape[1]
+        mean_square = 2 * jnp.sum(jnp.var(particles, axis=0))
+        bandwidth = 2 * np.exp(-5 / dim) * mean_square
         return jnp.where(bandwidth > 0, bandwidth, 1.0).astype(particles.dtype)
 
 

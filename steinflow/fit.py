@@ -21,7 +21,7 @@ from steinflow.memory import check_memory
 from steinflow.methods.base import Method
 from steinflow.methods.svgd import SVGD
 from steinflow.result import Outcome, Result
-from steinflow.run import Record, Run
+from steinflow.run import Plan, Record, Run
 from steinflow.stopping import StoppingRule
 from steinflow.streams import Feed
 from steinflow.targets import Target, as_target
@@ -86,27 +86,27 @@ def fit(
         raise ValueError(f"num_steps must be at least 1; got {num_steps}.")
     if record_every is not None and record_every < 1:
         raise ValueError(f"record_every must be at least 1; got {record_every}.")
-    prior_key, init_key, run_key, data_key = jax.random.split(as_key(key), 4)
+    prior_key, init_key, run_key, data_key = _four_keys(as_key(key))
     if particles is None:
         particles = jax.vmap(target.sample_prior)(jax.random.split(prior_key, num_particles))
     flat, start = flatten(target, particles)
     record_every = record_every or max(1, num_steps // _RECORDS)
-    run = Run(method, flat, dict(record or {}), run_key, data_key)
-    identity = {} if checkpoint is None else _identity(run, start, num_steps, record_every)
+    plan = Plan(method, flat, dict(record or {}), run_key, data_key)
+    identity = {} if checkpoint is None else _identity(plan, start, num_steps, record_every)
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(sharding.use(mesh))
         stack.enter_context(_lost_contact_explained(checkpoint))
         folder = stack.enter_context(CheckpointFolder(checkpoint, identity))
         feed = stack.enter_context(Feed(target.host_data, getattr(target, "batch_size", None), key=data_key))
-        run = run.placed()
+        run = Run(plan)
         snapshot = Snapshot(run.init(start, num_steps, init_key))
         restored = folder.restore(snapshot.state, run.records(snapshot.state, feed.example()))
         snapshot = snapshot if restored is None else restored
         feed.seek(max(0, snapshot.step - 1))  # a finished run takes its last figures from its last batch
-        check_memory(run.step_memory(snapshot.state, feed.block), _remedies(run, len(start)))
+        check_memory(run.step_memory(snapshot.state, feed.block), _remedies(target, len(start)))
         if restored is None:
-            _check_start(run, snapshot.state, feed.block, len(start))
+            _check_start(run, target, snapshot.state, feed.block, len(start))
         bar = tqdm(total=num_steps, initial=snapshot.step, unit="step", disable=not progress or jax.process_index() > 0)
         stack.enter_context(bar)
         stack.enter_context(_terminated_as_interrupted(enabled=checkpoint is not None))
@@ -117,7 +117,12 @@ def fit(
         if snapshot.status != "interrupted" or jax.process_count() == 1:  # others may not have been interrupted
             folder.save(snapshot)
         final = run.final(snapshot.state, snapshot.step, feed.block)
-    return _result(run, final, snapshot, target)
+    return _result(method, final, snapshot, target)
+
+
+@jax.jit  # in one piece, since unpacking takes as long to compile as splitting
+def _four_keys(key):
+    return tuple(jax.random.split(key, 4))
 
 
 def _loop(run, snapshot, feed, folder, bar, num_steps, record_every, stop) -> None:
@@ -165,10 +170,10 @@ def _next_chunk(chunk, steps_done, seconds):
     return chunk * 2 if steps_done == chunk else chunk
 
 
-def _check_start(run, state, block, num_particles):
+def _check_start(run, target, state, block, num_particles):
     final = run.final(state, 0, block)
-    if not np.any(final.finite):
-        known = run.target.target.knows_log_density
+    if not np.any(np.asarray(final.finite)):
+        known = target.knows_log_density
         which = "log density" if known and not np.any(np.isfinite(final.log_densities)) else "score"
         raise ValueError(
             f"The {which} is not finite at any of the {num_particles} starting particles. Start where the density is "
@@ -176,24 +181,24 @@ def _check_start(run, state, block, num_particles):
         )
 
 
-def _identity(run, start, num_steps, record_every) -> dict[str, str]:
+def _identity(plan, start, num_steps, record_every) -> dict[str, str]:
     """Say what makes this run the same run when it is started again."""
     return {
-        "target": fingerprint(run.target.target),
-        "method": fingerprint(run.method),
+        "target": fingerprint(plan.target.target),
+        "method": fingerprint(plan.method),
         "particles": f"{len(start)} x {start.shape[1]} {start.dtype}",
         "num_steps": str(num_steps),
-        "key": fingerprint(run.key),
-        "record": f"{', '.join(run.record)} every {record_every} steps",
+        "key": fingerprint(plan.key),
+        "record": f"{', '.join(plan.record)} every {record_every} steps",
     }
 
 
-def _remedies(run, num_particles) -> list[str]:
+def _remedies(target, num_particles) -> list[str]:
     """Say which arguments bring memory down."""
     remedies = []
-    rows = run.target.target.rows(run.target.target.batch_shape())
+    rows = target.rows(target.batch_shape())
     if rows is not None:
-        batch_size = getattr(run.target.target, "batch_size", None)
+        batch_size = getattr(target, "batch_size", None)
         now = f"all {len(jax.tree.leaves(rows)[0])} rows" if batch_size is None else str(batch_size)
         remedies.append(f"a smaller batch_size of the posterior (now {now})")
     remedies.append(f"fewer particles (num_particles, now {num_particles})")
@@ -232,7 +237,7 @@ def _terminated_as_interrupted(*, enabled):
         signal.signal(signal.SIGTERM, previous)
 
 
-def _result(run, final, snapshot, target) -> Result:
+def _result(method, final, snapshot, target) -> Result:
     dispersion, num_lost = np.asarray(final.dispersion), int(np.sum(~np.asarray(final.finite)))
     history = snapshot.history.items()
     return Result(
@@ -246,7 +251,7 @@ def _result(run, final, snapshot, target) -> Result:
         num_chains=final.draws.num_chains,
         target=target,
         info={
-            "method": type(run.method).__name__,
+            "method": type(method).__name__,
             "num_steps": snapshot.step,
             "seconds": round(snapshot.seconds, 3),
             "versions": {"jax": jax.__version__},

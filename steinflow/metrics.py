@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from steinflow.exploration import Langevin
+from steinflow.exploration import Exploration
 from steinflow.typing import Array, Particles, Scores
 
 
@@ -38,7 +38,7 @@ class Frame(eqx.Module):
 class Metric(eqx.Module):
     """A rule for the frame. To add one, say how it follows from the particles, and whether they explore in it."""
 
-    exploration: eqx.AbstractVar[Langevin | None]
+    exploration: eqx.AbstractVar[Exploration | None]
 
     @abc.abstractmethod
     def frame(self, particles: Particles) -> Frame:
@@ -48,7 +48,7 @@ class Metric(eqx.Module):
 class Euclidean(Metric):
     """The coordinates as they are: the paper's choice."""
 
-    exploration: Langevin | None = eqx.field(default=None, init=False)
+    exploration: Exploration | None = eqx.field(default=None, init=False)
 
     def frame(self, particles):
         one = jnp.ones((), particles.dtype)
@@ -64,11 +64,11 @@ class Cloud(Metric):
 
     Args:
         max_dim: up to here correlations count, beyond only variances.
-        exploration: random moves, which need coordinates of unit scale, in the first half of a run; None for none.
+        exploration: what keeps single particles from going astray, which needs coordinates of unit scale; None for none.
     """
 
     max_dim: int = 512
-    exploration: Langevin | None = Langevin()
+    exploration: Exploration | None = Exploration()
 
     def frame(self, particles):
         num_particles, dim = particles.shape

@@ -38,7 +38,7 @@ def _decayed(reach, updates, state, params=None, **extra_args):
 
 
 class AdaptiveState(NamedTuple):
-    """Step sizes of the cloud as a whole and of its shape, their last directions, and how far the cloud may move."""
+    """Step sizes of the cloud as a whole and of its shape, their last unit directions, and how far the cloud may move."""
 
     shift_size: jax.Array
     shape_size: jax.Array
@@ -63,7 +63,7 @@ def adaptive() -> optax.GradientTransformationExtraArgs:
     `update` takes two more arguments: `fraction`, the part of the run that is done, and `noisy`, whether gradients come
     from minibatches.
     """
-    start, largest, half_a_unit = 0.1, 1.0, 0.5
+    start, largest, half_a_unit = 0.1, 0.3, 0.5
 
     def init(params):
         start_size, reach = jnp.asarray(start, params.dtype), jnp.asarray(half_a_unit, params.dtype)
@@ -80,7 +80,8 @@ def adaptive() -> optax.GradientTransformationExtraArgs:
         gradients = jnp.where(jnp.isfinite(gradients), gradients, 0.0)  # an overflow must not stay in the state
         shift = jnp.mean(gradients, axis=0)
         shape = gradients - shift
-        shift_cosine, shape_cosine = _cosine(shift, state.last_shift), _cosine(shape, state.last_shape)
+        unit_shift, unit_shape = _unit(shift), _unit(shape)
+        shift_cosine, shape_cosine = jnp.sum(unit_shift * state.last_shift), jnp.sum(unit_shape * state.last_shape)
         shift_size = state.shift_size if noisy else adapt(state.shift_size, shift_cosine)
         shape_size = state.shape_size if noisy else adapt(state.shape_size, shape_cosine)
         if noisy:
@@ -91,7 +92,7 @@ def adaptive() -> optax.GradientTransformationExtraArgs:
         striding = (shift_cosine > 0.9) & (jnp.linalg.norm(shift_move) > state.reach) & (not noisy)
         reach = jnp.where(striding, 1.5 * state.reach, half_a_unit).astype(gradients.dtype)
         moves = _at_most(reach, shift_move) + _at_most(half_a_unit, shape_move)
-        return moves, AdaptiveState(shift_size, shape_size, shift, shape, reach)
+        return moves, AdaptiveState(shift_size, shape_size, unit_shift, unit_shape, reach)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
@@ -99,10 +100,6 @@ def adaptive() -> optax.GradientTransformationExtraArgs:
 def _at_most(length, moves):
     """Shorten the moves that are longer."""
     return moves * (length / jnp.maximum(jnp.linalg.norm(moves, axis=-1), length))[..., None]
-
-
-def _cosine(a, b):
-    return jnp.sum(_unit(a) * _unit(b))
 
 
 def _unit(vectors):

@@ -1,7 +1,8 @@
 """What a run computes, compiled: its steps, what is watched on the way, and the posterior at the end."""
 
+import functools
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -35,7 +36,7 @@ class Final(eqx.Module):
     dispersion: Array
 
 
-class Run(eqx.Module):
+class Plan(eqx.Module):
     """Everything that does not change from step to step."""
 
     method: Method
@@ -44,39 +45,12 @@ class Run(eqx.Module):
     key: PRNGKeyArray
     data_key: PRNGKeyArray
 
-    def placed(self) -> "Run":
-        """Return the run with its arrays on the current mesh."""
-        run, target = sharding.replicate(self), self.target.target
+    def placed(self) -> "Plan":
+        """Return the plan with its arrays on the current mesh."""
+        plan, target = sharding.replicate(self), self.target.target
         if not isinstance(target, Posterior) or target.batch_size is not None or target.host_data is not None:
-            return run
-        return eqx.tree_at(lambda run: run.target.target.data, run, sharding.place_rows(target.data))
-
-    def init(self, particles: Particles, num_steps: int, key: PRNGKeyArray) -> Any:
-        """Return the state to start from."""
-        return _init(self, *sharding.replicate((particles, jnp.asarray(num_steps), key)))
-
-    def advance(self, state, start: int, stop: int, block: Block | None) -> Any:
-        """Return the state after steps start .. stop-1, in one compiled call for all lengths."""
-        return _advance(self, state, _number(start), _number(stop), block)
-
-    def watch(self, state, step: int, block: Block | None) -> dict[str, PyTree]:
-        """Return what the history records now."""
-        return jax.tree.map(np.asarray, _watch(self, state, _number(step), block))
-
-    def final(self, state, step: int, block: Block | None) -> Final:
-        """Return the posterior after `step` steps."""
-        return sharding.bring_home(_final(self, state, _number(step), block))
-
-    def step_memory(self, state, block: Block | None) -> int:
-        """Return the bytes that compiled steps take beside their arguments, over all devices of this process."""
-        compiled = cast(Any, _advance).lower(self, state, _number(0), _number(0), block).compile()
-        statistics = compiled.compiled.memory_analysis()
-        devices = jax.local_device_count() if sharding.axis_size(sharding.PARTICLES) > 1 else 1
-        return devices * (statistics.temp_size_in_bytes + statistics.output_size_in_bytes)
-
-    def records(self, state, block: Block | None) -> dict[str, PyTree]:
-        """Return the shapes of what the history records."""
-        return eqx.filter_eval_shape(_watch, self, state, _number(0), block)
+            return plan
+        return eqx.tree_at(lambda plan: plan.target.target.data, plan, sharding.place_rows(target.data))
 
     def batch(self, step, block: Block | None):
         """Return what a step sees of the data."""
@@ -87,32 +61,100 @@ class Run(eqx.Module):
         return self.batch(jnp.maximum(step - 1, 0), block)
 
 
-@eqx.filter_jit
-def _init(run, particles, num_steps, key):
-    return sharding.same_everywhere(run.method.init(run.target, particles, num_steps=num_steps, key=key))
+class Run:
+    """A plan on the current mesh, compiled."""
+
+    def __init__(self, plan: Plan):
+        self._parts = _split(plan.placed())
+
+    def init(self, particles: Particles, num_steps: int, key: PRNGKeyArray) -> Any:
+        """Return the state to start from."""
+        return _init(*self._parts, *sharding.replicate((particles, jnp.asarray(num_steps), key)))
+
+    def advance(self, state, start: int, stop: int, block: Block | None) -> Any:
+        """Return the state after steps start .. stop-1, in one compiled call for all lengths."""
+        return _advance(*self._parts, state, _number(start), _number(stop), block)
+
+    def watch(self, state, step: int, block: Block | None) -> dict[str, PyTree]:
+        """Return what the history records now."""
+        return jax.tree.map(np.asarray, _watch(*self._parts, state, _number(step), block))
+
+    def final(self, state, step: int, block: Block | None) -> Final:
+        """Return the posterior after `step` steps."""
+        return sharding.bring_home(_final(*self._parts, state, _number(step), block))
+
+    def step_memory(self, state, block: Block | None) -> int:
+        """Return the bytes that compiled steps take beside their arguments, over all devices of this process."""
+        compiled = _advance.lower(*self._parts, state, _number(0), _number(0), block).compile()
+        statistics = compiled.memory_analysis()
+        devices = jax.local_device_count() if sharding.axis_size(sharding.PARTICLES) > 1 else 1
+        return devices * (statistics.temp_size_in_bytes + statistics.output_size_in_bytes)
+
+    def records(self, state, block: Block | None) -> dict[str, PyTree]:
+        """Return the shapes of what the history records."""
+        return _watch.eval_shape(*self._parts, state, _number(0), block)
 
 
-@eqx.filter_jit
-def _advance(run, state, start, stop, block):
+class _Rest:
+    """All of a plan that is not an array, as a constant of compiled functions.
+
+    Its hash is taken once. `eqx.filter_jit` splits and hashes at every call, a millisecond, ten steps of a small run.
+    """
+
+    def __init__(self, tree: PyTree):
+        leaves, structure = jax.tree.flatten(tree)
+        self._identity = (structure, tuple(leaves))
+        self._hash = hash(self._identity)
+        self.tree = tree
+
+    def __hash__(self):
+        return self._hash
+
+    def __eq__(self, other):
+        return self is other or (isinstance(other, _Rest) and self._identity == other._identity)
+
+
+def _split(plan: Plan) -> tuple[_Rest, Plan]:
+    arrays, rest = eqx.partition(plan, eqx.is_array)
+    return _Rest(rest), arrays
+
+
+def _compiled(function):
+    """Compile a function of a plan and arrays; it is called with the two parts of the plan."""
+
+    @functools.wraps(function)
+    def joined(rest, arrays, *arguments):
+        return function(eqx.combine(rest.tree, arrays), *arguments)
+
+    return jax.jit(joined, static_argnums=0)
+
+
+@_compiled
+def _init(plan, particles, num_steps, key):
+    return sharding.same_everywhere(plan.method.init(plan.target, particles, num_steps=num_steps, key=key))
+
+
+@_compiled
+def _advance(plan, state, start, stop, block):
     def body(step, state):
-        batch = run.batch(step, block)
-        state = run.method.step(run.target, state, batch, key=jax.random.fold_in(run.key, step))
+        batch = plan.batch(step, block)
+        state = plan.method.step(plan.target, state, batch, key=jax.random.fold_in(plan.key, step))
         return sharding.same_everywhere(state)
 
     # Also at the end: what a loop hands on, the compiler may split as it likes.
     return sharding.same_everywhere(jax.lax.fori_loop(start, stop, body, state))
 
 
-@eqx.filter_jit
-def _watch(run, state, step, block):
-    draws = run.method.draws(run.target, state, key=run.key)
+@_compiled
+def _watch(plan, state, step, block):
+    draws = plan.method.draws(plan.target, state, key=plan.key)
     stride = -(-len(draws.particles) // _KSD_PARTICLES)
     points = draws.particles[::stride]
     weights = draws.weights if draws.weights is None else _normalised(draws.weights[::stride])
-    log_densities, scores = run.target.log_densities_and_scores(points, run.last_batch(step, block))
-    finite = run.target.finite(log_densities, scores)
+    log_densities, scores = plan.target.log_densities_and_scores(points, plan.last_batch(step, block))
+    finite = plan.target.finite(log_densities, scores)
     scores = jnp.where(finite[:, None], scores, 0.0)
-    user = run.target.to_user(draws.particles)
+    user = plan.target.to_user(draws.particles)
     dispersion = dispersion_of(points, scores, weights)
     figures = {
         "ksd": jnp.sqrt(ksd_squared(points, scores, IMQ(), weights=weights)),
@@ -121,28 +163,28 @@ def _watch(run, state, step, block):
         "mean_error": mean_error(points, scores, weights),
         "finite": jnp.mean(finite),
         **({} if draws.weights is None else {"weights": draws.weights}),
-        **{name: function(user) for name, function in run.record.items()},
+        **{name: function(user) for name, function in plan.record.items()},
     }
     return sharding.same_everywhere(figures)
 
 
-@eqx.filter_jit
-def _final(run, state, step, block):
-    draws = run.method.draws(run.target, state, key=run.key)
-    log_densities, scores = _evaluate(run, draws.particles, step, block)
-    finite = run.target.finite(log_densities, scores)
+@_compiled
+def _final(plan, state, step, block):
+    draws = plan.method.draws(plan.target, state, key=plan.key)
+    log_densities, scores = _evaluate(plan, draws.particles, step, block)
+    finite = plan.target.finite(log_densities, scores)
     scores = jnp.where(finite[:, None], scores, 0.0)
     dispersion = dispersion_of(draws.particles, scores, draws.weights)
-    user = run.target.to_user(draws.particles)
+    user = plan.target.to_user(draws.particles)
     return sharding.same_everywhere(Final(draws, user, log_densities, scores, finite, dispersion))
 
 
-def _evaluate(run, particles, step, block):
+def _evaluate(plan, particles, step, block):
     """Return log densities and scores: of minibatches at hand those that come next, so that verdicts see less noise."""
-    if block is not None or run.target.minibatch(run.data_key, step) is None:
-        return run.target.log_densities_and_scores(particles, run.last_batch(step, block))
+    if block is not None or plan.target.minibatch(plan.data_key, step) is None:
+        return plan.target.log_densities_and_scores(particles, plan.last_batch(step, block))
     values = jax.lax.map(
-        lambda step: run.target.log_densities_and_scores(particles, run.batch(step, None)),
+        lambda step: plan.target.log_densities_and_scores(particles, plan.batch(step, None)),
         step + jnp.arange(_FINAL_BATCHES),
     )
     return jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), values)

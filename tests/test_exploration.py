@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import steinflow as sf
-from steinflow.exploration import Langevin
+from steinflow.exploration import Exploration
 
 
 def gaussian_scores(num_particles=4000, dim=3):
@@ -12,7 +12,7 @@ def gaussian_scores(num_particles=4000, dim=3):
 
 
 def moves(scores, fraction=0.0, seed=1):
-    return Langevin().moves(-gaussian_scores(*scores.shape), scores, jnp.asarray(fraction), key=jax.random.key(seed))
+    return Exploration().moves(-gaussian_scores(*scores.shape), scores, jnp.asarray(fraction), key=jax.random.key(seed))
 
 
 def test_moves_leave_the_mean_of_the_cloud_alone():
@@ -42,13 +42,13 @@ def test_no_moves_where_particles_are_no_more_than_dimensions():
 
 def test_a_steep_score_takes_a_short_step():
     scores = 1e6 * gaussian_scores(100)
-    steep = Langevin().moves(jnp.zeros_like(scores), scores, jnp.asarray(0.0), key=jax.random.key(1))
+    steep = Exploration().moves(jnp.zeros_like(scores), scores, jnp.asarray(0.0), key=jax.random.key(1))
     assert np.all(np.linalg.norm(steep, axis=1) < 0.1 * np.sqrt(3) + 0.01)
 
 
 def test_a_particle_far_out_comes_home_at_a_steady_rate():
     points = -gaussian_scores(100).at[0, 0].set(-30.0)
-    move = Langevin().moves(points, -1e4 * points, jnp.asarray(0.0), key=jax.random.key(0))
+    move = Exploration().moves(points, -1e4 * points, jnp.asarray(0.0), key=jax.random.key(0))
     np.testing.assert_allclose(move[0, 0], -0.1 * 30 * 0.97, rtol=0.05)  # 0.97 is 1 - d/n
 
 

@@ -8,8 +8,7 @@ The first term drives the particles towards high density, the second keeps them 
 As published, it needs a step size for every problem and loses the spread of the posterior as dimensions grow. The
 defaults here need no tuning and keep the spread, by three changes that stay within the same update: a kernel whose
 reach never fades plus a linear one, whose fixed point has the mean and covariance of a Gaussian target; the coordinates
-of the cloud itself; and a step that adapts. Random moves in the first half of a run keep single particles from going
-astray.
+of the cloud itself; and a step that adapts. Exploration keeps single particles from going astray.
 `docs/tuning-free.md` explains and measures all this.
 """
 
@@ -35,8 +34,7 @@ from steinflow.typing import Array, Particles, Point, Scalar
 def _default_kernel(approximation: Approximation | None) -> Kernel:
     if isinstance(approximation, RandomFeatures):  # the multiquadric has no distribution of frequencies
         return Centered(IMQ(Wide()) + 0.02 * Linear())
-    # On a line a narrow bandwidth costs no spread, and gives modes their weights.
-    return Centered(Multiquadric(Wide(on_a_line=0.03)) + 0.02 * Linear())
+    return Centered(Multiquadric(Wide()) + 0.02 * Linear())
 
 
 class SVGDState(eqx.Module):
@@ -56,7 +54,7 @@ class SVGD(Method):
 
     Args:
         kernel: `sf.RBF()`, `sf.IMQ()`, `sf.Linear()`, a sum of them, or a function k(x, y); None is the best measured,
-            `sf.Centered(sf.Multiquadric(sf.Wide(on_a_line=0.03)) + 0.02 * sf.Linear())`; with random features `sf.IMQ`.
+            `sf.Centered(sf.Multiquadric(sf.Wide()) + 0.02 * sf.Linear())`; with random features `sf.IMQ`.
         metric: the coordinates to work in, `sf.Cloud()`, in which particles also explore, or `sf.Euclidean()`.
         optimizer: `sf.adaptive()` or any optax optimiser; it sees the negative direction in the metric's coordinates.
             Step sizes of optax want `sf.Euclidean()`, unless they are meant in units of the cloud.
@@ -109,17 +107,17 @@ class SVGD(Method):
         return SVGDState(particles, self.optimizer.init(particles), jnp.zeros((), jnp.int32), num_steps)
 
     def step(self, target, state, batch, *, key):
-        x = state.particles
-        scores = target.scores(x, batch)
+        x, exploration = state.particles, self.metric.exploration
+        scores = target.scores(x if exploration is None else exploration.places(x, state.step), batch)
         known = jnp.all(jnp.isfinite(scores), axis=1, keepdims=True)
         scores = jnp.where(known, scores, 0.0)
 
         frame = self.metric.frame(x)
         u, scores = frame.points(x), frame.scores(scores)
-        pairs_key, noise_key = jax.random.split(key)
         if self.approximation is None:
             direction = stein_direction(u, scores, self.kernel)
         else:
+            key, pairs_key = jax.random.split(key)
             direction = self.approximation.direction(u, scores, self.kernel, key=pairs_key)
 
         # optax descends, the Stein direction ascends: the one change of sign.
@@ -133,8 +131,8 @@ class SVGD(Method):
             noisy=batch is not None,
         )
         moves = jnp.asarray(updates)
-        if self.metric.exploration is not None:
-            moves += self.metric.exploration.moves(u, scores, fraction, key=noise_key)
+        if exploration is not None:
+            moves += exploration.moves(u, scores, fraction, key=key)
         moved = x + frame.moves(moves)
         possible = jnp.all(jnp.isfinite(moved), axis=1, keepdims=True) & jnp.any(known)
         return SVGDState(jnp.where(possible, moved, x), optimizer_state, state.step + 1, state.num_steps)
