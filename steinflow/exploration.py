@@ -1,11 +1,10 @@
 r"""Exploration: what keeps single particles from going astray.
 
 Deterministic particles know the target only where they are: one that strays into a narrow region of high density, as in
-the neck of a funnel, is held there by its own score, 1/n of the sum, against the push of all the others. Two things tell
-it of the volume around it, which is what probability is made of. Scores are taken near a particle, not at it, and
-single particles make Langevin moves while the run is young: these bring strays home and fill modes by their weight;
-the Stein direction then turns what is a random sample into an even one (compare Gallego & Rios Insua,
-arXiv:1812.00071).
+the neck of a funnel, is held there by its own score, 1/n of the sum, against the push of all the others. Two things
+tell it of the volume around it, which is what probability is made of. Scores are taken near a particle, not at it. And
+particles make Langevin moves while the run is young, which bring strays home and fill modes by their weight; the Stein
+direction then turns what is a random sample into an even one (compare Gallego & Rios Insua, arXiv:1812.00071).
 """
 
 import equinox as eqx
@@ -20,15 +19,15 @@ _STEPS_PER_PLACE = 20  # so that successive directions agree, by which the step 
 class Exploration(eqx.Module):
     r"""Scores from around each particle in the whole run, Langevin moves early in it.
 
-    The score of particle i is taken at $x_i \pm w\, (x_j - \bar x)$, with j and the sign in turns. The width w is of the
-    gap between particles, $w = b\, n^{-1/d} (1 - d/n)$. On a Gaussian target, whose scores are linear, this averages
-    to the score at the particle; where density falls off on all sides of a narrow place, it is felt there.
+    The score of particle i is taken at $x_i \pm w\, (x_j - \bar x)$, with j and the sign in turns. The width w follows
+    the gap between particles, $w = b\, n^{-1/d} (1 - d/n)$. On a Gaussian target, whose scores are linear, this
+    averages to the score at the particle; in a narrow place the walls are felt.
 
-    The moves are $\epsilon_i\, (s_i - \bar s) + \sqrt{2 \epsilon_i}\, \xi_i$, less their mean. They change the shape of the
-    cloud and not its place, so that what minibatches make all scores err by drops out. The step $\epsilon$ falls to zero
-    by half of the run. It is shorter where the score is long: no drift takes a particle by more than a tenth of its
-    distance from the centre, or of the usual distance $\sqrt d$ if that is more. In a narrow place a full step would
-    overshoot; a particle left far out comes home at a steady rate. The factor 1 - d/n shortens the step too.
+    The moves are $\epsilon_i\, (s_i - \bar s) + \sqrt{2 \epsilon_i}\, \xi_i$, less their mean. They change the shape of
+    the cloud and not its place, so that what minibatches make all scores err by drops out. The step $\epsilon$ falls to
+    zero by half of the run. It is shorter where the score is long: no drift takes a particle by more than a tenth of
+    its distance from the centre, or of the usual distance $\sqrt d$ if that is more. In a narrow place a full step
+    would overshoot; a particle left far out comes home at a steady rate. The factor 1 - d/n shortens the step too.
 
     Where particles are no more than dimensions, neither is done: their randomness would outlast the run.
 

@@ -64,7 +64,7 @@ class Cloud(Metric):
 
     Args:
         max_dim: up to here correlations count, beyond only variances.
-        exploration: what keeps single particles from going astray, which needs coordinates of unit scale; None for none.
+        exploration: what keeps single particles from going astray, in coordinates of unit scale; None for none.
     """
 
     max_dim: int = 512

@@ -38,7 +38,7 @@ def _decayed(reach, updates, state, params=None, **extra_args):
 
 
 class AdaptiveState(NamedTuple):
-    """Step sizes of the cloud as a whole and of its shape, their last unit directions, and how far the cloud may move."""
+    """Step sizes of the cloud as a whole and of its shape, their last (unit) directions, and the reach of the cloud."""
 
     shift_size: jax.Array
     shape_size: jax.Array
@@ -54,36 +54,40 @@ def adaptive() -> optax.GradientTransformationExtraArgs:
     The mean of the directions moves the cloud, what is left changes its shape, and each has a step size of its own. It
     grows while successive directions agree, by $\exp(0.15 \cos)$ with the cosine of their angle, and shrinks while they
     point apart, by $\exp(\cos)$. No particle moves by more than half a unit within the cloud, so that nothing diverges;
-    nor does the cloud itself, except that a far cloud that keeps its direction strides out, half as far again
-    in every step. Over the second half of the run the step sizes fall to zero as a cosine, so that what is left of any
-    oscillation dies out. The noise of minibatches is no news about a step size: there it stays at its start, the decay
-    averages the noise, and directions longer than a unit (rms) count as of one, so that a cloud far wider than the
-    target contracts and does not swing.
+    nor does the cloud itself, except that a far cloud that keeps its direction strides out, half as far again in every
+    step. Over the second half of the run the step sizes fall to zero as a cosine, so that what is left of any
+    oscillation dies out. In a long run the steps of the shape are at most $300 / \text{steps}$: once all is settled,
+    single particles would still creep away. The noise of minibatches is no news about a step size: there it stays at
+    its start, the decay averages the noise, and directions longer than a unit (rms) count as of one, so that a cloud
+    far wider than the target contracts and does not swing.
 
-    `update` takes two more arguments: `fraction`, the part of the run that is done, and `noisy`, whether gradients come
-    from minibatches.
+    `update` takes three more arguments: `fraction`, the part of the run that is done, `num_steps`, all there are, and
+    `noisy`, whether gradients come from minibatches.
     """
-    start, largest, half_a_unit = 0.1, 0.3, 0.5
+    start, largest, half_a_unit, longest_run = 0.1, 1.0, 0.5, 300.0
 
     def init(params):
         start_size, reach = jnp.asarray(start, params.dtype), jnp.asarray(half_a_unit, params.dtype)
         return AdaptiveState(start_size, start_size, jnp.zeros_like(params[0]), jnp.zeros_like(params), reach)
 
-    def adapt(step_size, cosine):
+    def adapt(step_size, cosine, largest):
         # Back off faster than to grow: an overshoot costs more than a short step.
         rate = jnp.where(cosine > 0, 0.15, 1.0) * cosine
-        return jnp.minimum(step_size * jnp.exp(rate), largest)
+        return jnp.minimum(step_size * jnp.exp(rate), largest).astype(step_size.dtype)
 
     def update(updates, state, params=None, **extra_args):
-        fraction, noisy = extra_args["fraction"], extra_args["noisy"]
+        fraction, num_steps, noisy = (extra_args[name] for name in ("fraction", "num_steps", "noisy"))
         gradients = jnp.asarray(updates)
         gradients = jnp.where(jnp.isfinite(gradients), gradients, 0.0)  # an overflow must not stay in the state
         shift = jnp.mean(gradients, axis=0)
         shape = gradients - shift
         unit_shift, unit_shape = _unit(shift), _unit(shape)
         shift_cosine, shape_cosine = jnp.sum(unit_shift * state.last_shift), jnp.sum(unit_shape * state.last_shape)
-        shift_size = state.shift_size if noisy else adapt(state.shift_size, shift_cosine)
-        shape_size = state.shape_size if noisy else adapt(state.shape_size, shape_cosine)
+        if noisy:
+            shift_size, shape_size = state.shift_size, state.shape_size
+        else:
+            shift_size = adapt(state.shift_size, shift_cosine, largest)
+            shape_size = adapt(state.shape_size, shape_cosine, jnp.minimum(largest, longest_run / num_steps))
         if noisy:
             shape = shape / jnp.maximum(jnp.sqrt(jnp.mean(shape**2)), 1.0)
 

@@ -9,9 +9,9 @@
     python -m benchmarks.accuracy page              # what is measured so far, into docs/tuning-free.md
 
 The error of the mean is in posterior sds (root mean square over coordinates); the ratio is particle sd over true sd,
-smallest to largest. Truth is exact where it is known, else 40,000 draws of BlackJAX's NUTS with fixed seeds. The
-paper's SVGD gets the best of five step sizes, chosen with knowledge of the truth, which no user has; that of the
-peers is 0.1.
+smallest to largest; of the default, over three runs with keys of their own. Truth is exact where it is known, else
+40,000 draws of BlackJAX's NUTS with fixed seeds. The paper's SVGD gets the best of five step sizes, chosen with
+knowledge of the truth, which no user has; that of the peers is 0.1.
 """
 
 import sys

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 import steinflow as sf
-from benchmarks.accuracy.contenders import blackjax_svgd, figures, numpyro_svgd, nuts, pymc_svgd, svgd
+from benchmarks.accuracy.contenders import LEVELS, blackjax_svgd, figures, numpyro_svgd, nuts, pymc_svgd, svgd
 from benchmarks.accuracy.problems import PROBLEMS, REGRESSIONS, gaussian
 from benchmarks.accuracy.rows import kept, truth
 
@@ -20,7 +20,6 @@ WAYS = {
     "paper, step 0.1": (sf.SVGD.paper(0.1), 1000, 100),
     "paper, step 1": (sf.SVGD.paper(1.0), 1000, 100),
 }
-LEVELS = ("good", "doubtful", "bad")
 NOT_JUDGED = ("gaussian d=500, condition 10^2", "minibatches of 500 in 10^5 rows", "network of 16 weights")
 
 
