@@ -56,15 +56,15 @@ def adaptive() -> optax.GradientTransformationExtraArgs:
     point apart, by $\exp(\cos)$. No particle moves by more than half a unit within the cloud, so that nothing diverges;
     nor does the cloud itself, except that a far cloud that keeps its direction strides out, half as far again in every
     step. Over the second half of the run the step sizes fall to zero as a cosine, so that what is left of any
-    oscillation dies out. In a long run the steps of the shape are at most $300 / \text{steps}$: once all is settled,
-    single particles would still creep away. The noise of minibatches is no news about a step size: there it stays at
-    its start, the decay averages the noise, and directions longer than a unit (rms) count as of one, so that a cloud
-    far wider than the target contracts and does not swing.
+    oscillation dies out. In a long run the steps of the shape are at most $300 / (1 - d/n)$ over the number of steps:
+    once all is settled, single particles would still creep away. The noise of minibatches is no news about a step size:
+    there it stays at its start, the decay averages the noise, and directions longer than a unit (rms) count as of one,
+    so that a cloud far wider than the target contracts and does not swing.
 
     `update` takes three more arguments: `fraction`, the part of the run that is done, `num_steps`, all there are, and
     `noisy`, whether gradients come from minibatches.
     """
-    start, largest, half_a_unit, longest_run = 0.1, 1.0, 0.5, 300.0
+    start, largest, half_a_unit = 0.1, 1.0, 0.5
 
     def init(params):
         start_size, reach = jnp.asarray(start, params.dtype), jnp.asarray(half_a_unit, params.dtype)
@@ -79,6 +79,7 @@ def adaptive() -> optax.GradientTransformationExtraArgs:
         fraction, num_steps, noisy = (extra_args[name] for name in ("fraction", "num_steps", "noisy"))
         gradients = jnp.asarray(updates)
         gradients = jnp.where(jnp.isfinite(gradients), gradients, 0.0)  # an overflow must not stay in the state
+        num_particles, dim = gradients.shape
         shift = jnp.mean(gradients, axis=0)
         shape = gradients - shift
         unit_shift, unit_shape = _unit(shift), _unit(shape)
@@ -87,7 +88,9 @@ def adaptive() -> optax.GradientTransformationExtraArgs:
             shift_size, shape_size = state.shift_size, state.shape_size
         else:
             shift_size = adapt(state.shift_size, shift_cosine, largest)
-            shape_size = adapt(state.shape_size, shape_cosine, jnp.minimum(largest, longest_run / num_steps))
+            # So many whole steps settle a shape: more the fewer particles there are for their dimensions.
+            enough = 300 / max(1 - dim / num_particles, 1e-6)
+            shape_size = adapt(state.shape_size, shape_cosine, jnp.minimum(largest, enough / num_steps))
         if noisy:
             shape = shape / jnp.maximum(jnp.sqrt(jnp.mean(shape**2)), 1.0)
 

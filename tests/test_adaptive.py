@@ -100,7 +100,7 @@ def test_no_move_is_longer_than_half_a_unit_and_nothing_is_nan():
     params = jnp.zeros((4, 3))
     state = optimizer.init(params)
     for gradients in (1e30 * jnp.ones((4, 3)), jnp.full((4, 3), jnp.nan), jnp.zeros((4, 3)), jnp.eye(4, 3) * 1e20):
-        moves, state = optimizer.update(gradients, state, params, fraction=jnp.asarray(0.0), noisy=False)
+        moves, state = optimizer.update(gradients, state, params, fraction=jnp.asarray(0.0), num_steps=100, noisy=False)
         assert np.all(np.isfinite(moves))
         assert np.all(np.linalg.norm(moves, axis=1) <= 0.5 + 0.75 + 1e-6)
         assert np.all(np.isfinite(state.shift_size))
@@ -109,5 +109,15 @@ def test_no_move_is_longer_than_half_a_unit_and_nothing_is_nan():
 def test_the_step_size_falls_to_zero_at_the_end():
     optimizer = sf.adaptive()
     params = jnp.ones((4, 3))
-    moves, _ = optimizer.update(params, optimizer.init(params), params, fraction=jnp.asarray(1.0), noisy=False)
+    end = {"fraction": jnp.asarray(1.0), "num_steps": 100, "noisy": False}
+    moves, _ = optimizer.update(params, optimizer.init(params), params, **end)
     np.testing.assert_allclose(moves, 0.0, atol=1e-6)
+
+
+def test_in_long_runs_the_steps_of_the_shape_stay_small():
+    optimizer = sf.adaptive()
+    params = jnp.eye(4, 2)
+    state = optimizer.init(params)
+    for _ in range(50):  # the same direction again and again: step sizes grow as far as they may
+        _, state = optimizer.update(params, state, params, fraction=jnp.asarray(0.0), num_steps=3000, noisy=False)
+    np.testing.assert_allclose([state.shift_size, state.shape_size], [1.0, 300 / (1 - 2 / 4) / 3000], rtol=1e-6)
