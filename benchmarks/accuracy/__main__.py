@@ -6,6 +6,7 @@
     python -m benchmarks.accuracy refinements       # weights, thinning and a check by NUTS afterwards
     python -m benchmarks.accuracy evaluations       # gradients and seconds to the accuracy of 1,000 draws of NUTS
     python -m benchmarks.accuracy dimensions        # sd ratio against dimension, docs/images/dimensions.png
+    python -m benchmarks.accuracy exploration       # the default with and without it, into docs/tuning-free.md
     python -m benchmarks.accuracy page              # what is measured so far, into docs/tuning-free.md
 
 The error of the mean is in posterior sds (root mean square over coordinates); the ratio is particle sd over true sd,
@@ -18,13 +19,13 @@ import sys
 
 from benchmarks.accuracy import studies
 from benchmarks.accuracy.contenders import CONTENDERS
-from benchmarks.accuracy.page import HEADER, line, page, particles_of
+from benchmarks.accuracy.page import HEADER, exploration, line, page, particles_of
 from benchmarks.accuracy.problems import PROBLEMS
 from benchmarks.accuracy.rows import row
 
 STUDIES = {
     study.__name__: study
-    for study in (studies.verdicts, studies.refinements, studies.evaluations, studies.dimensions, page)
+    for study in (studies.verdicts, studies.refinements, studies.evaluations, studies.dimensions, exploration, page)
 }
 
 

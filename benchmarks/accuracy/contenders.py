@@ -60,9 +60,9 @@ def svgd(problem, truth, num_particles, method, num_steps=NUM_STEPS, *, double=F
         }
 
 
-def steinflow(problem, truth, num_particles):
+def steinflow(problem, truth, num_particles, method=sf.SVGD()):
     """Three runs that differ by their key: the root mean square of their errors, the worst of all else."""
-    runs = [svgd(problem, truth, num_particles, sf.SVGD(), key=key) for key in range(3)]
+    runs = [svgd(problem, truth, num_particles, method, key=key) for key in range(3)]
     lows, highs = zip(*(run["ratio"] for run in runs), strict=True)
     return {
         **max(runs, key=lambda run: LEVELS.index(run["verdict"])),
