@@ -1,6 +1,8 @@
 """Test log-likelihood of the estimators beside scikit-learn's, on the paper's data sets, with times.
 
-    python -m benchmarks.estimators [--regression boston yacht] [--classification banana] [--splits 1]
+    python -m benchmarks.estimators                               # all sets, into docs/guides/tables.md
+    python -m benchmarks.estimators regression --sets boston yacht
+    python -m benchmarks.estimators classification --splits 5
 
 The data sets and their splits are those of `steinflow.datasets`.
 """
@@ -19,10 +21,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import steinflow as sf
+from benchmarks.pages import put
 from steinflow import datasets
 from steinflow.experiments import networks
 
 MAX_GP_ROWS = 1000  # its cost grows with the cube
+NETWORK = {"hidden": (50,), "num_particles": 20, "random_state": 0}
 
 
 def gaussian_log_density(y, mean, sd):
@@ -61,51 +65,63 @@ def classifier(model):
     return run
 
 
+KINDS = {
+    "regression": (
+        networks.SETS,
+        {
+            "SteinRegressor": stein(sf.SteinRegressor(random_state=0)),
+            "SteinRegressor(hidden=(50,))": stein(sf.SteinRegressor(**NETWORK)),
+            "BayesianRidge": ridge,
+            "MLPRegressor": mlp_regressor,
+        },
+    ),
+    "classification": (
+        datasets.SMALL_CLASSIFICATION,
+        {
+            "SteinClassifier": stein(sf.SteinClassifier(random_state=0)),
+            "SteinClassifier(hidden=(50,))": stein(sf.SteinClassifier(**NETWORK)),
+            "LogisticRegressionCV": classifier(LogisticRegressionCV(scoring="neg_log_loss", max_iter=1000)),
+            "GaussianProcessClassifier": classifier(GaussianProcessClassifier(1.0 * RBF(1.0), random_state=0)),
+            "MLPClassifier": classifier(MLPClassifier((50,), early_stopping=True, max_iter=2000, random_state=0)),
+        },
+    ),
+}
+
+
 def table(names, methods, num_splits):
-    print("| set | " + " | ".join(methods) + " |")
-    print("|---" * (len(methods) + 1) + "|")
+    """Print and return the lines of a table, a line per set."""
+    lines = ["| set | " + " | ".join(methods) + " |", "|---" * (len(methods) + 1) + "|"]
+    print(*lines, sep="\n")
     for name in names:
-        cells = []
-        for method, run in methods.items():
-            values, started = [], time.perf_counter()
-            for train, test in map(datasets.load(name).split, range(num_splits)):
-                if method == "GaussianProcessClassifier" and len(train[1]) > MAX_GP_ROWS:
-                    break
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", ConvergenceWarning)
-                    warnings.simplefilter("ignore", FutureWarning)
-                    values.append(run(train, test))
-            seconds = (time.perf_counter() - started) / max(len(values), 1)
-            cells.append(f"{np.mean(values):.3f} ({seconds:.1f} s)" if values else "too slow")
-        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+        cells = [cell(method, run, name, num_splits) for method, run in methods.items()]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+        print(lines[-1], flush=True)
+    return "\n".join([*lines, ""])
+
+
+def cell(method, run, name, num_splits):
+    values, started = [], time.perf_counter()
+    for train, test in map(datasets.load(name).split, range(num_splits)):
+        if method == "GaussianProcessClassifier" and len(train[1]) > MAX_GP_ROWS:
+            return "too slow"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.simplefilter("ignore", FutureWarning)
+            values.append(run(train, test))
+    return f"{np.mean(values):.3f} ({(time.perf_counter() - started) / num_splits:.1f} s)"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--regression", nargs="*", default=networks.SETS)
-    parser.add_argument("--classification", nargs="*", default=datasets.SMALL_CLASSIFICATION)
+    parser.add_argument("kinds", nargs="*", choices=[*KINDS, []], default=list(KINDS))
+    parser.add_argument("--sets", nargs="+", help="of one kind; all are put into the page")
     parser.add_argument("--splits", type=int, default=1)
     options = parser.parse_args()
-    network = {"hidden": (50,), "num_particles": 20, "random_state": 0}
-    print("Mean test log-likelihood, higher is better; seconds to fit and predict\n")
-    if options.regression:
-        methods = {
-            "SteinRegressor": stein(sf.SteinRegressor(random_state=0)),
-            "SteinRegressor(hidden=(50,))": stein(sf.SteinRegressor(**network)),
-            "BayesianRidge": ridge,
-            "MLPRegressor": mlp_regressor,
-        }
-        table(options.regression, methods, options.splits)
-        print()
-    if options.classification:
-        methods = {
-            "SteinClassifier": stein(sf.SteinClassifier(random_state=0)),
-            "SteinClassifier(hidden=(50,))": stein(sf.SteinClassifier(**network)),
-            "LogisticRegressionCV": classifier(LogisticRegressionCV(scoring="neg_log_loss", max_iter=1000)),
-            "GaussianProcessClassifier": classifier(GaussianProcessClassifier(1.0 * RBF(1.0), random_state=0)),
-            "MLPClassifier": classifier(MLPClassifier((50,), early_stopping=True, max_iter=2000, random_state=0)),
-        }
-        table(options.classification, methods, options.splits)
+    for kind in options.kinds:
+        names, methods = KINDS[kind]
+        found = table(options.sets or names, methods, options.splits)
+        if options.sets is None:
+            put("docs/guides/tables.md", kind, found)
 
 
 if __name__ == "__main__":
