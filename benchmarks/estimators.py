@@ -47,7 +47,9 @@ def ridge(train, test):
 
 def mlp_regressor(train, test):
     """A network with early stopping; its noise is the error on the rows that it held out."""
-    model = make_pipeline(StandardScaler(), MLPRegressor((50,), early_stopping=True, max_iter=2000, random_state=0))
+    model = make_pipeline(
+        StandardScaler(), MLPRegressor(hidden_layer_sizes=(50,), early_stopping=True, max_iter=2000, random_state=0)
+    )
     (X, y), cut = train, round(0.9 * len(train[1]))
     shift, scale = y.mean(), y.std()
     model.fit(X[:cut], (y[:cut] - shift) / scale)
@@ -82,7 +84,9 @@ KINDS = {
             "SteinClassifier(hidden=(50,))": stein(sf.SteinClassifier(**NETWORK)),
             "LogisticRegressionCV": classifier(LogisticRegressionCV(scoring="neg_log_loss", max_iter=1000)),
             "GaussianProcessClassifier": classifier(GaussianProcessClassifier(1.0 * RBF(1.0), random_state=0)),
-            "MLPClassifier": classifier(MLPClassifier((50,), early_stopping=True, max_iter=2000, random_state=0)),
+            "MLPClassifier": classifier(
+                MLPClassifier(hidden_layer_sizes=(50,), early_stopping=True, max_iter=2000, random_state=0)
+            ),
         },
     ),
 }

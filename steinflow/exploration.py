@@ -20,8 +20,9 @@ class Exploration(eqx.Module):
     r"""Scores from around each particle in the whole run, Langevin moves early in it.
 
     The score of particle i is taken at $x_i \pm w\, (x_j - \bar x)$, with j and the sign in turns. The width w follows
-    the gap between particles, $w = b\, n^{-1/d} (1 - d/n)$. On a Gaussian target, whose scores are linear, this
-    averages to the score at the particle; in a narrow place the walls are felt.
+    the gap between particles, $w = b\, n^{-1/d} (1 - d/n)$, and is less on targets that are steeper than a Gaussian as
+    wide as the cloud. On a Gaussian target, whose scores are linear, this averages to the score at the particle; in a
+    narrow place the walls are felt.
 
     The moves are $\epsilon_i\, (s_i - \bar s) + \sqrt{2 \epsilon_i}\, \xi_i$, less their mean. They change the shape of
     the cloud and not its place, so that what minibatches make all scores err by drops out. The step $\epsilon$ falls to
@@ -39,16 +40,25 @@ class Exploration(eqx.Module):
     step_size: float = 0.05
     blur: float = 0.25
 
-    def places(self, particles: Particles, step: Array) -> Particles:
-        """Return where the scores of this step are taken, one place near each particle."""
+    def places(self, particles: Particles, step: Array, steepness: Array) -> Particles:
+        """Return where the scores of this step are taken, one place near each particle.
+
+        `steepness` is that of the step before.
+        """
         num_particles, dim = particles.shape
         if num_particles <= dim:
             return particles
-        width = self.blur * num_particles ** (-1 / dim) * (1 - dim / num_particles)
+        gap = num_particles ** (-1 / dim) * (1 - dim / num_particles)
+        width = self.blur * gap * jax.lax.rsqrt(jnp.maximum(steepness, 1.0))
         turn = step // _STEPS_PER_PLACE
         sign = (1 - 2 * (turn % 2)).astype(particles.dtype)
         others = jnp.roll(particles, 1 + turn // 2 % (num_particles - 1), axis=0)
         return particles + sign * width * (others - jnp.mean(particles, axis=0))
+
+    def steepness(self, scores: Scores) -> Array:
+        """Return the typical square of a score in the coordinates of the cloud: about 1 where the target is Gaussian."""
+        squares = jnp.mean((scores - jnp.mean(scores, axis=0)) ** 2, axis=1)
+        return jnp.exp(jnp.mean(jnp.log(jnp.clip(squares, 1e-30, 1e30))))
 
     def moves(self, points: Particles, scores: Scores, fraction: Array, *, key: Key) -> Array:
         """Return one move per particle, in the coordinates of points and scores; `fraction` of the run is done."""

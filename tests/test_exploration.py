@@ -66,7 +66,7 @@ def test_a_particle_far_out_comes_home_at_a_steady_rate():
 def test_places_average_to_the_particles():
     """Every other particle is the neighbour in turn, once on either side, so that linear scores keep their mean."""
     particles = jax.random.normal(jax.random.key(2), (7, 2))
-    places = [Exploration().places(particles, jnp.asarray(step)) for step in range(0, 2 * 6 * 20, 20)]
+    places = [Exploration().places(particles, jnp.asarray(step), jnp.asarray(1.0)) for step in range(0, 2 * 6 * 20, 20)]
     np.testing.assert_allclose(np.mean(places, axis=0), particles, atol=1e-6)
     width = 0.25 * 7**-0.5 * (1 - 2 / 7)
     deviations = particles - jnp.mean(particles, axis=0)
@@ -77,14 +77,26 @@ def test_places_average_to_the_particles():
 
 def test_a_place_is_kept_while_the_step_adapts():
     particles = jax.random.normal(jax.random.key(2), (7, 2))
-    first, last, next_one = (Exploration().places(particles, jnp.asarray(step)) for step in (0, 19, 20))
+    first, last, next_one = (
+        Exploration().places(particles, jnp.asarray(step), jnp.asarray(1.0)) for step in (0, 19, 20)
+    )
     np.testing.assert_array_equal(first, last)
     assert np.any(first != next_one)
 
 
+def test_steep_targets_are_looked_at_from_closer():
+    particles = jax.random.normal(jax.random.key(2), (7, 2))
+    wide, close = (Exploration().places(particles, jnp.asarray(0), jnp.asarray(value)) for value in (0.1, 100.0))
+    np.testing.assert_allclose(close - particles, (wide - particles) / 10, rtol=1e-3)
+    scores = gaussian_scores(4000, 50)
+    for factor in (1.0, 10.0):
+        np.testing.assert_allclose(Exploration().steepness(factor * scores + 7.0), factor**2, rtol=0.03)
+    assert np.isfinite(Exploration().steepness(jnp.zeros((5, 2))))
+
+
 def test_few_particles_are_looked_at_where_they_are():
     particles = gaussian_scores(5, 5)
-    np.testing.assert_array_equal(Exploration().places(particles, jnp.asarray(3)), particles)
+    np.testing.assert_array_equal(Exploration().places(particles, jnp.asarray(3), jnp.asarray(1.0)), particles)
 
 
 @pytest.mark.parametrize("num_steps", [300, 1000, 3000])

@@ -38,12 +38,13 @@ def _default_kernel(approximation: Approximation | None) -> Kernel:
 
 
 class SVGDState(eqx.Module):
-    """The particles, what the optimiser remembers, and which step of how many comes next."""
+    """The particles, what the optimiser remembers, which step of how many comes next, and how steep the target is."""
 
     particles: Particles
     optimizer_state: Any
     step: Array
     num_steps: Array
+    steepness: Array
 
 
 class SVGD(Method):
@@ -104,11 +105,12 @@ class SVGD(Method):
         return cls.for_networks() if target.is_network else cls()
 
     def init(self, target, particles, *, num_steps, key):
-        return SVGDState(particles, self.optimizer.init(particles), jnp.zeros((), jnp.int32), num_steps)
+        step, steepness = jnp.zeros((), jnp.int32), jnp.ones((), particles.dtype)
+        return SVGDState(particles, self.optimizer.init(particles), step, num_steps, steepness)
 
     def step(self, target, state, batch, *, key):
         x, exploration = state.particles, self.metric.exploration
-        scores = target.scores(x if exploration is None else exploration.places(x, state.step), batch)
+        scores = target.scores(x if exploration is None else exploration.places(x, state.step, state.steepness), batch)
         known = jnp.all(jnp.isfinite(scores), axis=1, keepdims=True)
         scores = jnp.where(known, scores, 0.0)
 
@@ -130,12 +132,14 @@ class SVGD(Method):
             num_steps=state.num_steps,
             noisy=batch is not None,
         )
-        moves = jnp.asarray(updates)
+        moves, steepness = jnp.asarray(updates), state.steepness
         if exploration is not None:
+            steepness = exploration.steepness(scores)
             moves += exploration.moves(u, scores, fraction, key=key)
         moved = x + frame.moves(moves)
         possible = jnp.all(jnp.isfinite(moved), axis=1, keepdims=True) & jnp.any(known)
-        return SVGDState(jnp.where(possible, moved, x), optimizer_state, state.step + 1, state.num_steps)
+        x = jnp.where(possible, moved, x)
+        return SVGDState(x, optimizer_state, state.step + 1, state.num_steps, steepness)
 
     def draws(self, target, state, *, key):
         return Draws(state.particles)
