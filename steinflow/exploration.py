@@ -56,7 +56,7 @@ class Exploration(eqx.Module):
         return particles + sign * width * (others - jnp.mean(particles, axis=0))
 
     def steepness(self, scores: Scores) -> Array:
-        """Return the typical square of a score in the coordinates of the cloud: about 1 where the target is Gaussian."""
+        """Return the typical square of a score in the coordinates of the cloud: about 1 on a Gaussian target."""
         squares = jnp.mean((scores - jnp.mean(scores, axis=0)) ** 2, axis=1)
         return jnp.exp(jnp.mean(jnp.log(jnp.clip(squares, 1e-30, 1e30))))
 
