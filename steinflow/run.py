@@ -87,6 +87,8 @@ class Run:
         """Return the bytes that compiled steps take beside their arguments, over all devices of this process."""
         compiled = _advance.lower(*self._parts, state, _number(0), _number(0), block).compile()
         statistics = compiled.memory_analysis()
+        if statistics is None:  # a backend that does not say
+            return 0
         devices = jax.local_device_count() if sharding.axis_size(sharding.PARTICLES) > 1 else 1
         return devices * (statistics.temp_size_in_bytes + statistics.output_size_in_bytes)
 
