@@ -19,13 +19,20 @@ import sys
 
 from benchmarks.accuracy import studies
 from benchmarks.accuracy.contenders import CONTENDERS
-from benchmarks.accuracy.page import HEADER, exploration, line, page, particles_of
+from benchmarks.accuracy.page import HEADER, line, page, particles_of
 from benchmarks.accuracy.problems import PROBLEMS
 from benchmarks.accuracy.rows import row
 
 STUDIES = {
     study.__name__: study
-    for study in (studies.verdicts, studies.refinements, studies.evaluations, studies.dimensions, exploration, page)
+    for study in (
+        studies.verdicts,
+        studies.refinements,
+        studies.evaluations,
+        studies.dimensions,
+        studies.exploration,
+        page,
+    )
 }
 
 

@@ -1,15 +1,13 @@
-"""The tables of docs/tuning-free.md: that of the suite, line by line, and what exploration does."""
+"""The table of the suite, line by line, and as it stands in docs/tuning-free.md."""
 
 import collections
 
-import steinflow as sf
 from benchmarks.accuracy import studies
-from benchmarks.accuracy.contenders import CONTENDERS, steinflow
+from benchmarks.accuracy.contenders import CONTENDERS
 from benchmarks.accuracy.problems import PROBLEMS
-from benchmarks.accuracy.rows import kept, measured, row, truth
+from benchmarks.accuracy.rows import measured
 from benchmarks.pages import put
 
-PAGE = "docs/tuning-free.md"
 COLUMNS = (
     "target", "n", "mean error", "sd ratio", "correlations", "float64: sd ratio", "verdict", "paper's: mean error",
     "sd ratio", "BlackJAX's: sd ratio", "NumPyro's: sd ratio", "NUTS: mean error", "sd ratio",
@@ -48,29 +46,5 @@ def page(words):
                 continue
             lines.append(line(name, size, found))
             counts.update((studies.answer(found[who]), found[who]["verdict"]) for who in JUDGED if found[who])
-    put(PAGE, "accuracy", "\n".join([HEADER, *lines, ""]))
-    put(PAGE, "verdicts", f"{counts.total()} runs:\n\n{studies.counted(counts)}\n")
-
-
-EXPLORED = (
-    "eight schools",
-    "funnel, d=10",
-    "mixture d=5, 4 sds apart",
-    "student t(5), d=10",
-    "laplace, d=5",
-    "banana",
-    "logistic german",
-)
-
-
-def exploration(words):
-    """What exploration does, into the page: the default with it and without."""
-    settled = sf.SVGD(metric=sf.Cloud(exploration=None))
-    lines = ["| target | mean error with | without | sd ratio with | without |", "|---" * 5 + "|"]
-    for name in EXPLORED:
-        problem = PROBLEMS[name]()
-        explored = row(name, problem, 100, "steinflow")
-        plain = kept(f"unexplored {name}", steinflow, problem, truth(name, problem), 100, settled)
-        ratios = ("{:.2f} .. {:.2f}".format(*found["ratio"]) for found in (explored, plain))
-        lines.append(f"| {name} | {explored['error']:.3f} | {plain['error']:.3f} | {' | '.join(ratios)} |")
-    put(PAGE, "exploration", "\n".join([*lines, ""]))
+    put(studies.PAGE, "accuracy", "\n".join([HEADER, *lines, ""]))
+    put(studies.PAGE, "verdicts", f"{counts.total()} runs:\n\n{studies.counted(counts)}\n")

@@ -1,4 +1,4 @@
-"""Studies on the suite: verdicts, refinements, evaluations, dimensions."""
+"""Studies on the suite, each with a table or a figure of its own in docs/tuning-free.md."""
 
 import collections
 from pathlib import Path
@@ -6,9 +6,21 @@ from pathlib import Path
 import numpy as np
 
 import steinflow as sf
-from benchmarks.accuracy.contenders import LEVELS, blackjax_svgd, figures, numpyro_svgd, nuts, pymc_svgd, svgd
+from benchmarks.accuracy.contenders import (
+    LEVELS,
+    blackjax_svgd,
+    figures,
+    numpyro_svgd,
+    nuts,
+    pymc_svgd,
+    steinflow,
+    svgd,
+)
 from benchmarks.accuracy.problems import PROBLEMS, REGRESSIONS, gaussian
-from benchmarks.accuracy.rows import kept, truth
+from benchmarks.accuracy.rows import kept, row, truth
+from benchmarks.pages import put
+
+PAGE = "docs/tuning-free.md"
 
 # Right and wrong on purpose: too few steps, steps too small and too large, kernels that collapse, few particles.
 WAYS = {
@@ -68,13 +80,14 @@ REFINED = {
 
 def refinements(words):
     """What weights, thinning and moves of NUTS make of an answer that is not quite right."""
-    print("| target and run | as it is | reweighted | thinned to 50 | moved by NUTS | check |\n" + "|---" * 6 + "|")
+    lines = ["| target and run | as it is | reweighted | thinned to 50 | moved by NUTS | check |", "|---" * 6 + "|"]
     for name, way in REFINED.items():
         if words and not any(word in name for word in words):
             continue
         found = kept(f"refined {name}", _refined, name, way)
         cells = ["{:.3f}; {:.2f} .. {:.2f}".format(found[kind]["error"], *found[kind]["ratio"]) for kind in _KINDS]
-        print("| " + " | ".join([f"{name}, {way}", *cells, found["check"].split(":")[0]]) + " |", flush=True)
+        lines.append("| " + " | ".join([f"{name}, {way}", *cells, found["check"].split(":")[0]]) + " |")
+    _show("refinements", lines, words)
 
 
 _KINDS = ("as it is", "reweighted", "thinned", "moved")
@@ -101,6 +114,37 @@ def _refined(name, way):
     }
 
 
+EXPLORED = (
+    "eight schools",
+    "funnel, d=10",
+    "mixture d=5, 4 sds apart",
+    "student t(5), d=10",
+    "laplace, d=5",
+    "banana",
+    "logistic german",
+)
+
+
+def exploration(words):
+    """What exploration does, into the page: the default with it and without."""
+    settled = sf.SVGD(metric=sf.Cloud(exploration=None))
+    lines = ["| target | mean error with | without | sd ratio with | without |", "|---" * 5 + "|"]
+    for name in EXPLORED:
+        problem = PROBLEMS[name]()
+        explored = row(name, problem, 100, "steinflow")
+        plain = kept(f"unexplored {name}", steinflow, problem, truth(name, problem), 100, settled)
+        ratios = ("{:.2f} .. {:.2f}".format(*found["ratio"]) for found in (explored, plain))
+        lines.append(f"| {name} | {explored['error']:.3f} | {plain['error']:.3f} | {' | '.join(ratios)} |")
+    _show("exploration", lines, words)
+
+
+def _show(name, lines, words):
+    """Print a table; without words, put it into the page."""
+    print(*lines, sep="\n")
+    if not words:
+        put(PAGE, name, "\n".join([*lines, ""]))
+
+
 STEPS = (20, 30, 50, 75, 100, 150, 200, 300, 500, 1000)
 
 
@@ -109,10 +153,11 @@ def evaluations(words):
 
     An evaluation is the gradient at one point: a step of n particles counts as n, a leapfrog step of NUTS as one.
     """
-    print(
+    lines = [
         "| target | NUTS: mean error | sd error | gradients | seconds | steinflow: n x steps | mean error | sd error "
-        "| gradients | seconds |\n" + "|---" * 10 + "|"
-    )
+        "| gradients | seconds |",
+        "|---" * 10 + "|",
+    ]
     for name in REGRESSIONS:
         if words and not any(word in name for word in words):
             continue
@@ -126,7 +171,8 @@ def evaluations(words):
             cells += [f"{figure['particles']} x {figure['steps']}"] if who == "steinflow" else []
             cells += [f"{figure['error']:.3f}", f"{figure['ratio_rms']:.3f}"]
             cells += [f"{figure['evaluations']:,.0f}", f"{figure['seconds']:.2f}"]
-        print("| " + " | ".join(cells) + " |", flush=True)
+        lines.append("| " + " | ".join(cells) + " |")
+    _show("evaluations", lines, words)
 
 
 def _evaluations(name):
