@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import candidates, fresh
+from benchmarks.pages import put
 from benchmarks.timing import seconds_per_step
 
 DIM = 50

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 
 Steps = Callable[[int], object]  # runs that many steps and waits for the last one
 
-_TURN = 0.02  # seconds, or one step where that takes longer
+_TURN = 0.1  # seconds, or one step where that takes longer: the first steps after someone else's turn are slow
 _MIN_ROUNDS = 3
-_PAUSE = 0.05  # seconds, until threads that the one before has left spinning for work (OpenBLAS's do) are asleep
 
 
 def seconds_per_step(candidates: Mapping[str, Steps], *, budget: float) -> dict[str, float]:
@@ -34,7 +33,6 @@ def _steps_per_turn(steps: Steps) -> int:
 
 
 def _clock(steps: Steps, count: int) -> float:
-    time.sleep(_PAUSE)
     start = time.perf_counter()
     steps(count)
     return (time.perf_counter() - start) / count
