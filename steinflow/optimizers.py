@@ -86,13 +86,12 @@ def adaptive() -> optax.GradientTransformationExtraArgs:
         shift_cosine, shape_cosine = jnp.sum(unit_shift * state.last_shift), jnp.sum(unit_shape * state.last_shape)
         if noisy:
             shift_size, shape_size = state.shift_size, state.shape_size
+            shape = shape / jnp.maximum(jnp.sqrt(jnp.mean(shape**2)), 1.0)
         else:
             shift_size = adapt(state.shift_size, shift_cosine, largest)
             # So many whole steps settle a shape: more the fewer particles there are for their dimensions.
             enough = 300 / max(1 - dim / num_particles, 1e-6)
             shape_size = adapt(state.shape_size, shape_cosine, jnp.minimum(largest, enough / num_steps))
-        if noisy:
-            shape = shape / jnp.maximum(jnp.sqrt(jnp.mean(shape**2)), 1.0)
 
         decay = jnp.where(fraction < 0.5, 1.0, 0.5 - 0.5 * jnp.cos(2 * jnp.pi * fraction)).astype(gradients.dtype)
         shift_move, shape_move = -shift_size * decay * shift, -shape_size * decay * shape

@@ -76,10 +76,8 @@ def test_places_average_to_the_particles():
 
 
 def test_a_place_is_kept_while_the_step_adapts():
-    particles = jax.random.normal(jax.random.key(2), (7, 2))
-    first, last, next_one = (
-        Exploration().places(particles, jnp.asarray(step), jnp.asarray(1.0)) for step in (0, 19, 20)
-    )
+    particles, one = jax.random.normal(jax.random.key(2), (7, 2)), jnp.asarray(1.0)
+    first, last, next_one = (Exploration().places(particles, jnp.asarray(step), one) for step in (0, 19, 20))
     np.testing.assert_array_equal(first, last)
     assert np.any(first != next_one)
 

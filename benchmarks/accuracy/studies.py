@@ -188,9 +188,8 @@ def _evaluations(name):
                 break
             found = svgd(problem, exact, num_particles, sf.SVGD(), num_steps)
             if found["error"] <= typical["error"] and found["ratio_rms"] <= typical["ratio_rms"]:
-                again = svgd(
-                    problem, exact, num_particles, sf.SVGD(), num_steps
-                )  # without compiling, as NUTS was timed
+                # Without compiling, as NUTS was timed.
+                again = svgd(problem, exact, num_particles, sf.SVGD(), num_steps)
                 found |= {"seconds": again["seconds"], "particles": num_particles, "steps": num_steps}
                 tried.append(found)
                 break
