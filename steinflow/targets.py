@@ -59,9 +59,9 @@ class Target(eqx.Module):
         return True
 
     @property
-    def is_network(self) -> bool:
-        """Whether the parameters are the many weights of a network, which `fit` takes to another default method."""
-        return False
+    def reach(self) -> float | None:
+        """How far a weight may go in a run, where the parameters are a network's: `fit` has another default there."""
+        return None
 
     def sample(self, key: PRNGKeyArray) -> Params:
         """Draw one exact sample, in the user's space, where that is possible."""

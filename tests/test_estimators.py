@@ -149,6 +149,11 @@ def test_networks_are_less_sure_where_there_are_no_data():
     network = sf.SteinRegressor(hidden=(20,), activation="tanh", num_particles=20, random_state=0).fit(X, y)
     _, sd = network.predict([[0.0], [8.0]], return_std=True)
     assert sd[1] > sd[0]
+    np.testing.assert_allclose(network.predict(X), y, atol=0.1)  # it takes a wide prior, by cross-validation
+    assert network.prior_scale_ > 1
+    narrow = clone(network).set_params(prior_scale=0.3).fit(X, y)
+    assert narrow.prior_scale_ == 0.3
+    assert narrow.score(X, y) < network.score(X, y)
     with pytest.raises(AttributeError, match="no coefficients"):
         network.coef_  # noqa: B018
 

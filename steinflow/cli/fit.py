@@ -62,7 +62,8 @@ def fit(
         int | None,
         typer.Option(
             min=1,
-            help="At most; a run stops when its particles have settled. 1,000, or ten passes, if not given.",
+            help="At most; a run stops when its particles have settled. 1,000, or ten passes, if not given; "
+            "2,000, or 50 passes, for a network.",
             show_default=False,
         ),
     ] = None,
@@ -95,7 +96,7 @@ def fit(
         int | None,
         typer.Option(
             min=1,
-            help="Rows per step; all of them up to 10,000, and 1,000 above, if not given.",
+            help="Rows per step; all of them up to 10,000, and 1,000 above, if not given; 100 to 1,000 for a network.",
             show_default=False,
             rich_help_panel="Data",
         ),
@@ -243,6 +244,8 @@ def _say_what_comes(prepared: Prepared, *, quiet: bool) -> None:
         f"{len(prepared.held_out[1]):,} held out.",
         quiet=quiet,
     )
+    if problem.hidden:
+        remark("Runs on parts of the rows choose the width of the prior first.", quiet=quiet)
     for note in prepared.notes:
         remark(note, quiet=quiet)
 

@@ -12,10 +12,9 @@ import numpy as np
 from jaxtyping import ArrayLike
 
 from steinflow.models.families import Family, Gaussian
+from steinflow.models.neural_network import SHORT_REACH, FanIn
 from steinflow.models.supervised import Supervised, log_gamma_prior
 from steinflow.typing import Array, Params, PRNGKeyArray, Scalar
-
-_ROWS_FOR_NOISE = 1000  # the first guess of the noise looks at this many, evenly spread
 
 
 def from_network(
@@ -58,11 +57,9 @@ def from_network(
         result = sf.fit(target, num_particles=20, num_steps=300, progress=False)
         ```
     """
-    if prior_scale <= 0:
-        raise ValueError(f"prior_scale must be positive; got {prior_scale}.")
     shape = np.shape(X)[1:]
     module = _adapt(network, jnp.zeros((1, *shape)))
-    prior = _FanIn(prior_scale, module.outputs_last)
+    prior = FanIn(prior_scale, module.outputs_last)
     return NetworkPosterior(
         X,
         y,
@@ -94,16 +91,11 @@ class NetworkPosterior(Supervised):
         )
 
     @property
-    def is_network(self) -> bool:
-        return True
+    def reach(self) -> float | None:
+        return SHORT_REACH
 
     def sample_prior(self, key: PRNGKeyArray) -> Params:
-        params = {"network": self.start(key)}
-        if self.family.noisy:
-            rows = slice(None, None, -(-self.num_data // _ROWS_FOR_NOISE))
-            residuals = self.forward(params, self.data["X"][rows]) - self.data["y"][rows]
-            params["log_gamma"] = -jnp.log(jnp.mean(residuals**2))
-        return params
+        return self.with_first_noise({"network": self.start(key)})
 
 
 class _Forward(eqx.Module):
@@ -133,27 +125,6 @@ class _Prior(eqx.Module):
         if "log_gamma" in params:
             value += log_gamma_prior(params["log_gamma"], shape=1.0, rate=0.1)
         return value
-
-
-class _FanIn(eqx.Module):
-    """Every parameter N(0, scale^2 / fan_in)."""
-
-    scale: float
-    outputs_last: bool
-
-    def __call__(self, params):
-        return -0.5 * sum(jnp.sum((x / self._sd(x)) ** 2) for x in jax.tree.leaves(params))
-
-    def sample(self, params: Params, key: PRNGKeyArray) -> Params:
-        """Draw parameters of these shapes."""
-        leaves, structure = jax.tree.flatten(params)
-        keys = jax.random.split(key, len(leaves))
-        draws = [self._sd(x) * jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, leaves, strict=True)]
-        return jax.tree.unflatten(structure, draws)
-
-    def _sd(self, x):
-        inputs = x.shape[:-1] if self.outputs_last else x.shape[1:]
-        return self.scale / np.sqrt(np.prod(inputs)) if x.ndim > 1 else self.scale
 
 
 class _Module(eqx.Module):

@@ -102,7 +102,7 @@ class SVGD(Method):
     @classmethod
     def default_for(cls, target: Target) -> "SVGD":
         """Return what `sf.fit` takes where no method is given."""
-        return cls.for_networks() if target.is_network else cls()
+        return cls() if target.reach is None else cls.for_networks(target.reach)
 
     def init(self, target, particles, *, num_steps, key):
         step, steepness = jnp.zeros((), jnp.int32), jnp.ones((), particles.dtype)

@@ -9,6 +9,7 @@ from steinflow.models.generalized_linear import (
     PoissonRegression,
 )
 from steinflow.models.neural_network import NeuralNetwork, num_dev_rows
+from steinflow.models.prior_scales import best_prior_scale
 from steinflow.models.supervised import Supervised
 from steinflow.models.uncertainty import Uncertainty, uncertainty
 
@@ -26,6 +27,7 @@ __all__ = [
     "PoissonRegression",
     "Supervised",
     "Uncertainty",
+    "best_prior_scale",
     "num_dev_rows",
     "uncertainty",
 ]

@@ -2,9 +2,12 @@ r"""Bayesian neural networks, fully connected, of any depth, activation and fami
 
 $f(x) = W_L^\top g(\dots g(W_1^\top x + b_1) \dots) + b_L$; every weight and bias $\sim N(0, 1/\lambda)$; for real y
 the noise is $N(0, 1/\gamma)$; $\gamma, \lambda \sim \mathrm{Gamma}(1, 0.1)$ with rate 0.1. The paper's network has one
-hidden layer of ReLUs.
+hidden layer of ReLUs. Few particles cannot infer $\lambda$: the density of all weights is highest where they vanish.
+With a prior of fixed width there is no such place to fall into, and held-out rows can choose the width
+(`prior_scales`).
 """
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 
@@ -23,7 +26,9 @@ from steinflow.models.supervised import (
 )
 from steinflow.typing import Array, Params, PRNGKeyArray, Scalar, Weights
 
-_ROWS_FOR_NOISE = 1000  # the first guess of the noise looks at this many, evenly spread
+# How far a weight can go in a run. Short is safe: where the width of the prior is inferred all weights may vanish on a
+# long way, and a short run would stumble. Long is better where neither is to be feared.
+SHORT_REACH, LONG_REACH = 5.0, 25.0
 
 
 class _Layers(eqx.Module):
@@ -38,26 +43,59 @@ class _Layers(eqx.Module):
         return outputs[0] if len(outputs) == 1 else outputs.T
 
 
+class FanIn(eqx.Module):
+    """Every parameter N(0, scale^2 / fan_in), with fan_in = 1 for biases and other vectors.
+
+    Attributes:
+        scale: of weights and biases; as an array, all scales share compiled code.
+        outputs_last: whether the last axis of a weight counts outputs, or the first.
+    """
+
+    scale: Array | float
+    outputs_last: bool = True
+
+    def __check_init__(self):
+        if self.scale <= 0:
+            raise ValueError(f"prior_scale must be positive; got {self.scale}.")
+
+    def __call__(self, params: Params) -> Scalar:
+        return -0.5 * jnp.asarray(sum(jnp.sum((x / self._sd(x)) ** 2) for x in jax.tree.leaves(params)))
+
+    def sample(self, params: Params, key: PRNGKeyArray) -> Params:
+        """Draw parameters of these shapes."""
+        leaves, structure = jax.tree.flatten(params)
+        keys = jax.random.split(key, len(leaves))
+        draws = [self._sd(x) * jax.random.normal(k, x.shape, x.dtype) for k, x in zip(keys, leaves, strict=True)]
+        return jax.tree.unflatten(structure, draws)
+
+    def _sd(self, x):
+        inputs = x.shape[:-1] if self.outputs_last else x.shape[1:]
+        return self.scale / np.sqrt(np.prod(inputs)) if x.ndim > 1 else self.scale
+
+
 class _Prior(eqx.Module):
     shape: float
     rate: float
+    fixed: FanIn | None
 
     def __call__(self, params):
         leaves = [*params["weights"], *params["biases"]]
-        log_lambda = params["log_lambda"]
-        squares = sum(jnp.sum(leaf**2) for leaf in leaves)
-        value = 0.5 * sum(leaf.size for leaf in leaves) * log_lambda - 0.5 * jnp.exp(log_lambda) * squares
-        value += log_gamma_prior(log_lambda, shape=self.shape, rate=self.rate)
+        value = self._of_inferred_width(leaves, params["log_lambda"]) if self.fixed is None else self.fixed(leaves)
         if "log_gamma" in params:
             value += log_gamma_prior(params["log_gamma"], shape=self.shape, rate=self.rate)
         return value
+
+    def _of_inferred_width(self, leaves, log_lambda):
+        squares = sum(jnp.sum(leaf**2) for leaf in leaves)
+        value = 0.5 * sum(leaf.size for leaf in leaves) * log_lambda - 0.5 * jnp.exp(log_lambda) * squares
+        return value + log_gamma_prior(log_lambda, shape=self.shape, rate=self.rate)
 
 
 class NeuralNetwork(Supervised):
     """A Bayesian neural network.
 
-    The particle is a dict: `weights` and `biases`, a tuple with one array per layer, `log_lambda`, and for real y
-    `log_gamma`, the noise precision on the standardised scale.
+    The particle is a dict: `weights` and `biases`, a tuple with one array per layer, `log_lambda` unless `prior_scale`
+    is given, and for real y `log_gamma`, the noise precision on the standardised scale.
 
     Args:
         X: one row per example.
@@ -71,6 +109,8 @@ class NeuralNetwork(Supervised):
     prior with its rate taken for a scale, and the noise at the particle's own training error.
 
     Other arguments:
+        prior_scale: weights have the prior N(0, prior_scale² / fan_in), and biases N(0, prior_scale²); None is the
+            paper's prior, one precision for all that is inferred. `sf.models.best_prior_scale` chooses one.
         standardize: shift and scale the features, and a real-valued y, to mean 0 and sd 1 on the training rows.
         shape, rate: of the Gamma priors of lambda and gamma.
 
@@ -98,13 +138,15 @@ class NeuralNetwork(Supervised):
         *,
         family: Family = Gaussian(),
         batch_size: int | None = None,
+        prior_scale: float | None = None,
         standardize: bool = True,
         shape: float = 1.0,
         rate: float = 0.1,
     ):
         if any(units < 1 for units in hidden):
             raise ValueError(f"hidden lists the units of every hidden layer, such as (50,); got {tuple(hidden)}.")
-        self.hyper, self.activation = _Prior(shape, rate), _activation(activation)
+        fixed = None if prior_scale is None else FanIn(jnp.asarray(prior_scale, float))
+        self.hyper, self.activation = _Prior(shape, rate, fixed), _activation(activation)
         super().__init__(
             X,
             y,
@@ -117,26 +159,28 @@ class NeuralNetwork(Supervised):
         self.sizes = (self.data["X"].shape[1], *map(int, hidden), family.num_outputs)
 
     @property
-    def is_network(self) -> bool:
-        return True
+    def reach(self) -> float | None:
+        return SHORT_REACH if self.hyper.fixed is None else LONG_REACH
+
+    def with_prior_scale(self, scale: float) -> "NeuralNetwork":
+        """Return the same network and rows with a prior of this width."""
+        prior = dataclasses.replace(self.hyper, fixed=FanIn(jnp.asarray(scale, float)))
+        return eqx.tree_at(lambda model: (model.hyper, model.log_prior), self, (prior, prior))
 
     @eqx.filter_jit  # a dozen small operations, each of which would be compiled by itself
     def sample_prior(self, key: PRNGKeyArray) -> Params:
         lambda_key, *keys = jax.random.split(key, len(self.sizes))
         shapes = list(itertools.pairwise(self.sizes))
         prior = self.hyper
-        params = {
+        params: Params = {
             "weights": tuple(
                 jax.random.normal(k, shape) / jnp.sqrt(shape[0] + 1.0) for k, shape in zip(keys, shapes, strict=True)
             ),
             "biases": tuple(jnp.zeros(fan_out) for _, fan_out in shapes),
-            "log_lambda": sample_log_gamma(lambda_key, shape=prior.shape, rate=prior.rate, init="scale"),
         }
-        if self.family.noisy:
-            rows = slice(None, None, -(-self.num_data // _ROWS_FOR_NOISE))
-            residuals = self.forward(params, self.data["X"][rows]) - self.data["y"][rows]
-            params["log_gamma"] = -jnp.log(jnp.maximum(jnp.mean(residuals**2), 1e-6))  # one row may fit exactly
-        return params
+        if prior.fixed is None:
+            params["log_lambda"] = sample_log_gamma(lambda_key, shape=prior.shape, rate=prior.rate, init="scale")
+        return self.with_first_noise(params)
 
     def with_dev_noise(self, particles: Params, X: ArrayLike, y: ArrayLike) -> Params:
         r"""Return the particles, each with the noise that suits these held-out rows best: its mean squared error.

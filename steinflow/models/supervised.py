@@ -12,10 +12,12 @@ from jaxtyping import ArrayLike
 
 from steinflow.models.families import Family
 from steinflow.targets import Posterior
-from steinflow.typing import Array, Params, PRNGKeyArray, Scalar, Weights
+from steinflow.typing import Array, Batch, Params, PRNGKeyArray, Scalar, Weights
 
 Init = Literal["rate", "scale"]
 _ALL_ROWS, _BATCH = 10_000, 1_000
+_NETWORK_BATCH, _NETWORK_PASSES, _NETWORK_STEPS = 100, 50, (2_000, 20_000)
+_ROWS_FOR_NOISE = 1000  # the first guess of the noise looks at this many, evenly spread
 _PARTICLES_AT_ONCE = 32  # predictions for many rows stay small in memory
 
 
@@ -40,14 +42,27 @@ class Scaling(eqx.Module):
         return (values - self.shift) / self.scale
 
 
-def usual_batch_size(num_rows: int) -> int | None:
-    """Return how many rows a step sees where nothing was said: all of few (None), some of many."""
-    return None if num_rows <= _ALL_ROWS else _BATCH
+def usual_batch_size(num_rows: int, *, is_network: bool = False) -> int | None:
+    """Return how many rows a step sees where nothing was said: all of few (None), some of many.
+
+    Networks want many small steps: 100 rows each, and up to 1,000 where 50 passes would be too many of them.
+    """
+    if not is_network:
+        return None if num_rows <= _ALL_ROWS else _BATCH
+    enough = num_rows * _NETWORK_PASSES // _NETWORK_STEPS[1]
+    return None if num_rows <= _NETWORK_BATCH else min(max(enough, _NETWORK_BATCH), _BATCH)
 
 
-def usual_num_steps(num_rows: int, batch_size: int | None) -> int:
-    """Return how many steps to take where nothing was said: 1,000, or ten passes over the rows if that is more."""
-    return max(1000, 10 * -(-num_rows // (batch_size or num_rows)))
+def usual_num_steps(num_rows: int, batch_size: int | None, *, is_network: bool = False) -> int:
+    """Return how many steps to take where nothing was said: 1,000, or ten passes over the rows if that is more.
+
+    For networks 2,000, or 50 passes, 20,000 at most.
+    """
+    steps_per_pass = -(-num_rows // (batch_size or num_rows))
+    if not is_network:
+        return max(1000, 10 * steps_per_pass)
+    fewest, most = _NETWORK_STEPS
+    return min(max(fewest, _NETWORK_PASSES * steps_per_pass), most)
 
 
 class Likelihood(eqx.Module):
@@ -58,6 +73,15 @@ class Likelihood(eqx.Module):
 
     def __call__(self, params, batch):
         return self.family.log_density(self.forward(params, batch["X"]), batch["y"], params.get("log_gamma"))
+
+
+class Weighted(eqx.Module):
+    """A log likelihood whose rows count as often as `weight` in the data says: rows of padding not at all."""
+
+    log_likelihood: Callable[[Params, Batch], Array]
+
+    def __call__(self, params, rows):
+        return rows["weight"] * self.log_likelihood(params, {"X": rows["X"], "y": rows["y"]})
 
 
 class Supervised(Posterior):
@@ -86,6 +110,14 @@ class Supervised(Posterior):
     @abc.abstractmethod
     def sample_prior(self, key: PRNGKeyArray) -> Params:
         """Draw one starting particle."""
+
+    def with_first_noise(self, params: Params) -> Params:
+        """Return a starting particle with, for real y, its own training error as the noise."""
+        if not self.family.noisy:
+            return params
+        rows = slice(None, None, -(-self.num_data // _ROWS_FOR_NOISE))
+        residuals = self.forward(params, self.data["X"][rows]) - self.data["y"][rows]
+        return {**params, "log_gamma": -jnp.log(jnp.maximum(jnp.mean(residuals**2), 1e-6))}  # one row may fit exactly
 
     def outputs(self, params: Params, X: Array) -> Array:
         """Return f(x) of one particle for every row, on the scale of the raw y."""

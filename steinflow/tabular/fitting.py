@@ -17,6 +17,8 @@ from steinflow.methods.npv import NPV
 from steinflow.methods.nuts import NUTS
 from steinflow.methods.sgld import SGLD, ParallelSGLD
 from steinflow.methods.svgd import SVGD
+from steinflow.models.neural_network import LONG_REACH, NeuralNetwork
+from steinflow.models.prior_scales import best_prior_scale
 from steinflow.models.supervised import usual_batch_size, usual_num_steps
 from steinflow.stopping import Converged
 from steinflow.tabular.features import Features, Missing, check_kinds, describe_missing, missing_rows
@@ -31,7 +33,7 @@ MethodName = Literal["svgd", "svgd-paper", "svgd-network", "nuts", "sgld", "para
 METHODS: dict[MethodName, Callable[[int], Method]] = {
     "svgd": lambda num_rows: SVGD(),
     "svgd-paper": lambda num_rows: SVGD.paper(),
-    "svgd-network": lambda num_rows: SVGD.for_networks(),
+    "svgd-network": lambda num_rows: SVGD.for_networks(LONG_REACH),
     "nuts": lambda num_rows: NUTS(),
     "sgld": lambda num_rows: SGLD(step_size=1 / num_rows, decay=0.0),
     "parallel-sgld": lambda num_rows: ParallelSGLD(step_size=100 / num_rows, decay=0.0),
@@ -132,23 +134,30 @@ def run_fit(
         method: a name in `METHODS`; None is "svgd", and "svgd-network" for a network.
         num_particles: how many particles stand for the posterior.
         num_steps: at most, by default 1,000, or ten passes over the rows if that is more; the run stops before when the
-            particles have settled.
-        batch_size: rows per step; by default all of them up to 10,000, and 1,000 above.
+            particles have settled. Networks take 2,000, or 50 passes, 20,000 at most.
+        batch_size: rows per step; by default all of them up to 10,000, and 1,000 above, for networks 100 to 1,000.
         seed: of the particles and the minibatches.
         progress: show a bar.
         data: about the file, plain values.
         command: to repeat the run.
     """
     problem, num_rows = prepared.problem, len(prepared.y)
-    method = method or ("svgd-network" if problem.hidden else "svgd")
+    is_network = bool(problem.hidden)
+    method = method or ("svgd-network" if is_network else "svgd")
     if method not in METHODS:
         raise ValueError(f"There is no method '{shown(method)}'; choose one of {', '.join(METHODS)}.")
     if batch_size is None and method != "nuts":
-        batch_size = usual_batch_size(num_rows)
+        batch_size = usual_batch_size(num_rows, is_network=is_network)
     if batch_size is not None:
         batch_size = min(batch_size, num_rows)
-    num_steps = num_steps or usual_num_steps(num_rows, batch_size)
-    target = problem.posterior(prepared.X, prepared.y, batch_size)
+    num_steps = num_steps or usual_num_steps(num_rows, batch_size, is_network=is_network)
+    target, notes = problem.posterior(prepared.X, prepared.y, batch_size), list(prepared.notes)
+    if isinstance(target, NeuralNetwork):
+        problem = dataclasses.replace(problem, prior_scale=best_prior_scale(target, num_steps=num_steps, key=seed))
+        target = target.with_prior_scale(problem.prior_scale)
+        notes.append(
+            f"Width of the prior of the weights, by cross-validation: {problem.prior_scale:g} (of 1, 3 and 9)."
+        )
     particles = start(target, num_particles, seed)
     result = fit(
         target,
@@ -161,7 +170,7 @@ def run_fit(
         record_every=max(1, num_steps // _RECORDS),
         stop=_settled,
     )
-    evaluation, held_out = _on_held_out(prepared, result)
+    evaluation, held_out = _on_held_out(problem, prepared.held_out, result)
     return Run(
         problem=problem,
         result=result,
@@ -177,7 +186,7 @@ def run_fit(
         data={**(data or {}), "num_rows": num_rows, "num_held_out": len(prepared.held_out[1])},
         evaluation=evaluation,
         held_out=held_out,
-        notes=prepared.notes,
+        notes=notes,
         command=command,
         versions=versions(),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -259,11 +268,11 @@ def _split(target, kind, test_fraction, seed):
     return learn, test
 
 
-def _on_held_out(prepared, result):
-    X, y, numbers = prepared.held_out
+def _on_held_out(problem, rows, result):
+    X, y, numbers = rows
     if not len(y):
         return None, None
-    problem, response = prepared.problem, prepared.problem.response
+    response = problem.response
     evaluation = evaluate(problem, result.particles, X, y, weights=result.weights)
     some = np.sort(np.random.default_rng(0).permutation(len(y))[:_KEPT_PREDICTIONS])
     table = predict(problem, result.particles, X[some], weights=result.weights).frame()

@@ -27,12 +27,14 @@ class Problem:
         response: how the target column is encoded.
         hidden: units of the hidden layers of a network; () is a generalised linear model.
         activation: of a network.
+        prior_scale: of a network's weights.
     """
 
     features: Features
     response: Response
     hidden: tuple[int, ...] = ()
     activation: str = "relu"
+    prior_scale: float = 1.0
 
     @property
     def model(self) -> ModelName:
@@ -62,6 +64,7 @@ class Problem:
                 self.activation,
                 family=self.response.family,
                 batch_size=batch_size,
+                prior_scale=self.prior_scale,
                 standardize=False,
             )
         return GeneralizedLinear(X, y, self.response.family, batch_size=batch_size)
@@ -73,7 +76,7 @@ class Problem:
     @property
     def parameters(self) -> "Columns":
         """A function from particles to the parameters that are worth a look."""
-        return Columns(is_network=bool(self.hidden), noisy=self.response.family.noisy)
+        return Columns(is_network=bool(self.hidden))
 
     @property
     def followed(self) -> "Columns":
@@ -85,7 +88,7 @@ class Problem:
         noise = ["noise sd"] if self.response.family.noisy else []
         if self.hidden:
             weights = [f"last layer, weight {k + 1}" for k in range(self.num_coefficients)]
-            return [*weights, "prior sd of weights", *noise]
+            return [*weights, *noise]
         names = [*self.features.labels, "intercept"]
         if len(self.response.labels) > 2:
             names = [f"{name} → {label}" for name in names for label in self.response.labels]
@@ -100,11 +103,13 @@ class Problem:
     def in_units(self, parameters: np.ndarray) -> np.ndarray:
         """Return columns of `parameters` (the last axis) in the units of the target: per sd of a feature."""
         scale, shift = self.response.scale, self.response.shift
-        # Weights, intercepts of a linear model, the prior's sd, the noise; only numbers have units.
-        num_intercepts = 0 if self.hidden else self.response.family.num_outputs
-        weight = 1.0 if self.hidden else scale
-        factors = [weight] * self.num_coefficients + [scale] * num_intercepts + [1.0, scale]
-        shifts = [0.0] * self.num_coefficients + [shift] * num_intercepts + [0.0, 0.0]
+        # Weights, intercepts and the prior's sd of a linear model, the noise; only numbers have units.
+        if self.hidden:
+            factors, shifts = [1.0] * self.num_coefficients + [scale], [0.0] * (self.num_coefficients + 1)
+        else:
+            num_intercepts = self.response.family.num_outputs
+            factors = [scale] * (self.num_coefficients + num_intercepts) + [1.0, scale]
+            shifts = [0.0] * self.num_coefficients + [shift] * num_intercepts + [0.0, 0.0]
         count = parameters.shape[-1]
         return np.asarray(parameters, float) * np.array(factors)[:count] + np.array(shifts)[:count]
 
@@ -115,13 +120,15 @@ class Problem:
             "response": self.response.to_json(),
             "hidden": list(self.hidden),
             "activation": self.activation,
+            "prior_scale": self.prior_scale,
         }
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Problem":
         """Return what `to_json` described."""
         features, response = Features.from_json(values["features"]), Response.from_json(values["response"])
-        return cls(features, response, tuple(values["hidden"]), values["activation"])
+        hidden, prior_scale = tuple(values["hidden"]), values.get("prior_scale", 1.0)  # not in runs of old
+        return cls(features, response, hidden, values["activation"], prior_scale)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,22 +137,19 @@ class Columns:
 
     Attributes:
         is_network: whether the particles are those of a network.
-        noisy: whether they hold the noise.
         most: how many columns to return at most.
     """
 
     is_network: bool
-    noisy: bool
     most: int | None = None
 
     def __call__(self, particles: Params) -> Array:
-        """Return weights, the prior's sd and the noise's sd, one row per particle."""
+        """Return weights, the prior's sd of a linear model and the noise's sd, one row per particle."""
         weights = particles["weights"][-1] if self.is_network else particles["w"]
-        precision = particles["log_lambda" if self.is_network else "log_alpha"]
         weights = weights.reshape(len(weights), -1)
-        columns = [weights[:, :_SHOWN_UNITS] if self.is_network else weights, jnp.exp(-0.5 * precision)[:, None]]
-        if self.noisy:
-            columns.append(jnp.exp(-0.5 * particles["log_gamma"])[:, None])
+        columns = [weights[:, :_SHOWN_UNITS] if self.is_network else weights]
+        precisions = ["log_gamma"] if self.is_network else ["log_alpha", "log_gamma"]
+        columns += [jnp.exp(-0.5 * particles[name])[:, None] for name in precisions if name in particles]
         return jnp.concatenate(columns, axis=1)[:, : self.most]
 
 
