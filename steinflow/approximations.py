@@ -23,6 +23,7 @@ import numpy as np
 
 from steinflow.batches import shuffle
 from steinflow.kernels import IMQ, RBF, Centered, Kernel, Linear, Radial, Scaled, Sum
+from steinflow.normals import normal
 from steinflow.sharding import split_particles, sum_particles
 from steinflow.stein import stein_direction
 from steinflow.typing import Array, Direction, Particles, PRNGKeyArray, Scores
@@ -134,12 +135,12 @@ def _frequencies(kernel, count, dim, particles, key) -> Array:
             "Use sf.Subsample(m), which takes any kernel."
         )
     normal_key, scale_key = jax.random.split(key)
-    normals = jax.random.normal(normal_key, (count, dim), particles.dtype) * jnp.sqrt(2 / kernel.bandwidth(particles))
+    normals = normal(normal_key, (count, dim), particles.dtype) * jnp.sqrt(2 / kernel.bandwidth(particles))
     if isinstance(kernel, RBF):
         return normals
     # (1 + t)^(-1/2) is the mean of exp(-g t) over g ~ Gamma(1/2): an RBF of random bandwidth; g is half a squared
     # normal.
-    return normals * jax.random.normal(scale_key, (count, 1), particles.dtype) / jnp.sqrt(2.0).astype(normals.dtype)
+    return normals * normal(scale_key, (count, 1), particles.dtype) / jnp.sqrt(2.0).astype(normals.dtype)
 
 
 def _features(x, turns):

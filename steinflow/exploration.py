@@ -11,6 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from steinflow.normals import normal
 from steinflow.typing import Array, Key, Particles, Scores
 
 _STEPS_PER_PLACE = 20  # so that successive directions agree, by which the step adapts
@@ -73,7 +74,7 @@ class Exploration(eqx.Module):
             longest = furthest / jnp.maximum(lengths, jnp.finfo(own.dtype).tiny)
             fading = (1 - dim / num_particles) * (1 - 2 * fraction)
             steps = (fading * jnp.minimum(self.step_size, longest)).astype(own.dtype)
-            noise = jax.random.normal(key, own.shape, own.dtype)
+            noise = normal(key, own.shape, own.dtype)
             moves = steps * own + jnp.sqrt(2 * steps) * noise
             return moves - jnp.mean(moves, axis=0)
 

@@ -11,6 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "steinflow"
 # From the top down; a package stands for all of its modules.
 CORE = [
     "typing",
+    "normals",
     "sharding",
     "transforms",
     "batches",

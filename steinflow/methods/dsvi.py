@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from steinflow.flat_targets import FlatTarget
 from steinflow.methods.base import Draws, Method, num_data
+from steinflow.normals import normal
 from steinflow.targets import Posterior
 from steinflow.typing import Array, Batch, Point, PRNGKeyArray, Scalar
 
@@ -79,7 +80,7 @@ class DSVI(Method):
         return DSVIState(mean, factor, jnp.zeros((), jnp.int32), len(particles))
 
     def step(self, target, state, batch, *, key):
-        z = jax.random.normal(key, state.mean.shape, state.mean.dtype)
+        z = normal(key, state.mean.shape, state.mean.dtype)
         mean_gradient, factor_gradient = self.gradients(target, state, batch, z)
         rate = self.step_size / num_data(target) * 0.95 ** (state.step // self.stage)
         rate = rate.astype(z.dtype)
@@ -122,7 +123,7 @@ class DSVI(Method):
         return value + jnp.sum(jnp.log(diagonal)) + 0.5 * len(mean) * (1 + jnp.log(2 * jnp.pi))
 
     def draws(self, target, state, *, key: PRNGKeyArray):
-        return Draws(state.points(jax.random.normal(key, (state.num_draws, len(state.mean)), state.mean.dtype)))
+        return Draws(state.points(normal(key, (state.num_draws, len(state.mean)), state.mean.dtype)))
 
     def _log_density(self, target):
         """The log density, or in the ARD variant the log likelihood alone."""

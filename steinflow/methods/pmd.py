@@ -15,6 +15,7 @@ import jax.numpy as jnp
 
 from steinflow.bandwidths import median_distance
 from steinflow.methods.base import Draws, Method, need_log_density, num_data
+from steinflow.normals import normal
 from steinflow.targets import Posterior
 from steinflow.typing import Array, Particles, Scalar, Weights
 
@@ -61,7 +62,7 @@ class PMD(Method):
         h = jnp.maximum(h, jnp.finfo(centres.dtype).tiny)  # particles that all coincide
         pick_key, noise_key = jax.random.split(key)
         picked = centres[jax.random.categorical(pick_key, log_weights, shape=(len(centres),))]
-        particles = picked + jnp.sqrt(h / 2) * jax.random.normal(noise_key, centres.shape, centres.dtype)
+        particles = picked + jnp.sqrt(h / 2) * normal(noise_key, centres.shape, centres.dtype)
 
         log_q = _log_kernel_density(particles, centres, log_weights, h)
         log_p = jax.vmap(target.log_density, in_axes=(0, None))(particles, batch)
