@@ -38,7 +38,7 @@ class Schedule(eqx.Module):
 
 def langevin(x: Particles, scores: Particles, step_size: Scalar, temperature: float, key) -> Particles:
     """Return the points one Langevin step later; a move that is not finite is not made."""
-    # A branch is compiled by itself: fused with the scores, which are glued together, drawing takes three times as long.
+    # A branch is compiled by itself: fused with scores that are glued together, drawing would take three times as long.
     noise = jax.lax.cond(step_size > 0, lambda: normal(key, x.shape, x.dtype), lambda: jnp.zeros_like(x))
     noise = jnp.sqrt(temperature * step_size) * noise
     moved = x + 0.5 * step_size * scores + noise
