@@ -188,9 +188,24 @@ def test_advice_is_about_commands():
     assert set(ADVICE) == set(Remedy)
     assert not any(re.search(r"result\.|sf\.", words) for words in ADVICE.values() if words is not None)
     verdict = Verdict("bad", (Finding("bad", "x", (Remedy.MORE_STEPS, Remedy.WEIGHTS, Remedy.MORE_STEPS)),), {})
-    settings = {"num_steps": 1000, "num_particles": 100, "batch_size": None, "seed": 0}
-    run = SimpleNamespace(settings=settings, result=SimpleNamespace(verdict=verdict))
+    settings = {"method": "svgd", "num_steps": 1000, "num_particles": 100, "batch_size": None, "seed": 0}
+    problem = prepare(tables.numbers(), "y").problem
+    run = SimpleNamespace(settings=settings, result=SimpleNamespace(verdict=verdict), problem=problem)
     assert advice(run) == ["take more steps: --steps 4000"]
+
+
+def test_nobody_is_sent_to_the_method_that_they_have():
+    verdict = Verdict("bad", (Finding("bad", "x", (Remedy.DEFAULT_METHOD,)),), {})
+    settings = {"num_steps": 1000, "num_particles": 100, "batch_size": None, "seed": 0}
+
+    def advised(method, model):
+        problem = prepare(tables.numbers(), "y", model=model).problem
+        result = SimpleNamespace(verdict=verdict)
+        return advice(SimpleNamespace(settings={**settings, "method": method}, result=result, problem=problem))
+
+    assert advised("svgd-paper", None) == ["use the default method: leave out --method"]
+    assert advised("svgd", None) == []
+    assert "rows held out" in advised("svgd-network", "network")[0]
 
 
 def test_files_appear_whole(tmp_path):

@@ -156,6 +156,8 @@ def fit(
         },
         command=shlex.join(["steinflow", *sys.argv[1:]]),
     )
+    for note in run.notes[len(prepared.notes) :]:
+        remark(note, quiet=quiet)
     run.save(folder, overwrite=overwrite)
     interrupted = run.result.outcome.status == "interrupted"
     if as_json:

@@ -20,6 +20,8 @@ ADVICE: dict[Remedy, str | None] = {
     Remedy.DOUBLE_PRECISION: "use double precision: set JAX_ENABLE_X64=1",
 }
 
+_JUDGE = "judge a network by the rows held out, not by the spread of its weights"
+
 
 def advice(run: Run) -> list[str]:
     """Return what to do about the verdict on a run, each once."""
@@ -30,5 +32,8 @@ def advice(run: Run) -> list[str]:
         "larger_batch": 4 * (settings["batch_size"] or 1),
         "other_seed": settings["seed"] + 1,
     }
-    wanted = (ADVICE[remedy] for remedy in run.result.verdict.remedies)
-    return list(dict.fromkeys(text.format(**figures) for text in wanted if text is not None))
+    remedies = list(run.result.verdict.remedies)
+    texts = [ADVICE[remedy] for remedy in remedies]
+    if settings["method"] == run.problem.default_method and Remedy.DEFAULT_METHOD in remedies:
+        texts[remedies.index(Remedy.DEFAULT_METHOD)] = _JUDGE if run.problem.hidden else None
+    return list(dict.fromkeys(text.format(**figures) for text in texts if text is not None))

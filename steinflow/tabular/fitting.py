@@ -5,7 +5,7 @@ import datetime
 import platform
 from collections.abc import Callable, Sequence
 from importlib import metadata
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -23,12 +23,11 @@ from steinflow.models.supervised import usual_batch_size, usual_num_steps
 from steinflow.stopping import Converged
 from steinflow.tabular.features import Features, Missing, check_kinds, describe_missing, missing_rows
 from steinflow.tabular.predictions import evaluate, predict
-from steinflow.tabular.problems import Problem, start
+from steinflow.tabular.problems import MethodName, Problem, start
 from steinflow.tabular.responses import ModelName, Response, choose_kind
 from steinflow.tabular.runs import Run
 from steinflow.tabular.tables import Frame, TableError, check_column, counted, listed, shown
 
-MethodName = Literal["svgd", "svgd-paper", "svgd-network", "nuts", "sgld", "parallel-sgld", "dsvi", "npv", "map"]
 # By the name on the command line. Langevin steps are in units of the posterior's variance, about 1 / rows.
 METHODS: dict[MethodName, Callable[[int], Method]] = {
     "svgd": lambda num_rows: SVGD(),
@@ -143,7 +142,7 @@ def run_fit(
     """
     problem, num_rows = prepared.problem, len(prepared.y)
     is_network = bool(problem.hidden)
-    method = method or ("svgd-network" if is_network else "svgd")
+    method = method or problem.default_method
     if method not in METHODS:
         raise ValueError(f"There is no method '{shown(method)}'; choose one of {', '.join(METHODS)}.")
     if batch_size is None and method != "nuts":

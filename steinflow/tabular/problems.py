@@ -1,7 +1,7 @@
 """A regression on a table: features, response and model, from which posteriors and named parameters come."""
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from steinflow.tabular.features import Features
 from steinflow.tabular.responses import ModelName, Response
 from steinflow.typing import Array, Params
 
+MethodName = Literal["svgd", "svgd-paper", "svgd-network", "nuts", "sgld", "parallel-sgld", "dsvi", "npv", "map"]
 _FOLLOWED = 60  # parameters to follow through a run
 _SHOWN_UNITS = 8  # of a network
 
@@ -43,6 +44,11 @@ class Problem:
             return "network"
         names: dict[str, ModelName] = {"classes": "logistic", "numbers": "linear", "counts": "poisson"}
         return names[self.response.kind]
+
+    @property
+    def default_method(self) -> MethodName:
+        """The name of the method that a run takes where none was asked for."""
+        return "svgd-network" if self.hidden else "svgd"
 
     @property
     def title(self) -> str:
