@@ -18,6 +18,8 @@ import steinflow as sf
 ESTIMATORS = {
     "linear regression": sf.SteinRegressor(),
     "logistic regression": sf.SteinClassifier(),
+    "neural regression": sf.SteinRegressor(hidden=(10,), num_particles=10),
+    "neural classification": sf.SteinClassifier(hidden=(10,), num_particles=10),
 }
 
 
