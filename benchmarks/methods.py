@@ -99,7 +99,7 @@ def speed():
         return jax.block_until_ready(bare(state.chains, jnp.asarray(count)))
 
     clocks = {"steinflow": [], "blackjax": []}
-    for _ in range(6):  # the same 50 draws, in turns: trajectories differ in length from draw to draw
+    for _ in range(25):  # the same 50 draws, in turns: trajectories differ in length from draw to draw
         for name, run in (("steinflow", ours), ("blackjax", alone)):
             start = time.perf_counter()
             run(50)
