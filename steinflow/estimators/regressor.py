@@ -26,7 +26,7 @@ class SteinRegressor(RegressorMixin, SteinEstimator):
         num_steps: at most, by default 1,000, or ten passes over the rows if that is more; the run stops before when the
             particles have settled. Networks take 2,000, or 50 passes, 20,000 at most.
         batch_size: rows per step; by default all of them up to 10,000 and 1,000 above, with hidden layers 100 to 1,000.
-        method: an inference method; by default `sf.SVGD()`, with hidden layers `sf.SVGD.for_networks()`.
+        method: an inference method; by default `sf.SVGD()`, with hidden layers `sf.SVGD.for_networks(25.0)`.
         random_state: makes fits repeat themselves.
 
     Attributes:

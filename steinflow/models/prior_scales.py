@@ -63,7 +63,7 @@ def best_prior_scale(
 
 
 def _folds(num_rows, key):
-    """Yield the numbers of the rows to hold out, always as many."""
+    """Return the numbers of the rows to hold out, always as many, fold by fold."""
     size = max(1, min(num_rows // _MAX_FOLDS, _ENOUGH_ROWS))
     count = min(_MAX_FOLDS, -(-_ENOUGH_ROWS // size), num_rows // size)
     order = jax.random.permutation(key, num_rows)
