@@ -11,7 +11,7 @@ demo: $(DEV) ## fit two posteriors, print a summary, write figures
 	$(BIN)/python examples/demo.py
 
 test: lint ## lint, type-check and run the tests
-	$(BIN)/pytest -n auto --dist loadfile -m 'not slow'  # a file to a worker: both would compile the same
+	$(BIN)/pytest -n auto -m 'not slow'
 
 test-slow: $(DEV) ## run the tests that take long
 	$(BIN)/pytest -n auto -m slow
