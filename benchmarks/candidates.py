@@ -13,8 +13,8 @@ import numpy as np
 import optax
 
 import steinflow as sf
-from steinflow.flat_targets import flatten
-from steinflow.targets import as_target
+from steinflow.targets.base import as_target
+from steinflow.targets.flat import flatten
 
 
 def start(num_particles, dim):

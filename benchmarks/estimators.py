@@ -4,7 +4,7 @@
     python -m benchmarks.estimators regression --sets boston yacht
     python -m benchmarks.estimators classification --splits 5
 
-The data sets and their splits are those of `steinflow.datasets`.
+The data sets and their splits are those of `steinflow.paper.datasets`.
 """
 
 import argparse
@@ -22,8 +22,7 @@ from sklearn.preprocessing import StandardScaler
 
 import steinflow as sf
 from benchmarks.pages import put
-from steinflow import datasets
-from steinflow.experiments import networks
+from steinflow.paper import datasets, networks
 
 MAX_GP_ROWS = 1000  # its cost grows with the cube
 NETWORK = {"hidden": (50,), "num_particles": 20, "random_state": 0}

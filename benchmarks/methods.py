@@ -5,7 +5,7 @@
     python -m benchmarks.methods time             # time to the accuracy of 1,000 NUTS draws: SVGD, BlackJAX, NumPyro
     python -m benchmarks.methods pbp --splits 20  # boston, concrete, energy, yacht on their standard splits
 
-The data sets are found as `steinflow.datasets` finds them.
+The data sets are found as `steinflow.paper.datasets` finds them.
 """
 
 import argparse
@@ -21,8 +21,8 @@ import numpy as np
 import steinflow as sf
 from benchmarks.time_to_accuracy import moments, time_to_accuracy
 from benchmarks.timing import seconds_per_step
-from steinflow import datasets
-from steinflow.flat_targets import flatten
+from steinflow.paper import datasets
+from steinflow.targets.flat import flatten
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = {"boston": (3.01, -2.57), "concrete": (5.67, -3.16), "energy": (1.80, -2.04), "yacht": (1.02, -1.63)}

@@ -213,7 +213,7 @@ def mesh_times(n=4000, d=50):
     from jax.sharding import PartitionSpec as P
 
     import steinflow as sf
-    from steinflow import sharding
+    from steinflow.devices import sharding
 
     particles = jnp.asarray(cloud(n, d)[0])
     mesh = sf.mesh()

@@ -6,8 +6,8 @@ import jax
 import numpy as np
 
 import steinflow as sf
-from steinflow import datasets
-from steinflow.flat_targets import flatten
+from steinflow.paper import datasets
+from steinflow.targets.flat import flatten
 
 
 def moments(result):

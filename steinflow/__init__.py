@@ -1,16 +1,10 @@
 """steinflow: from a log density to a posterior, by Stein variational gradient descent."""
 
-from steinflow import models, plots
-from steinflow.approximations import RandomFeatures, Subsample
-from steinflow.bandwidths import Fixed, Median, Wide
-from steinflow.checkpoints import Checkpoint
-from steinflow.diagnostics import dispersion, goodness_of_fit, ksd
-from steinflow.exploration import Exploration
-from steinflow.fit import fit
-from steinflow.frontends.networks import from_network
-from steinflow.frontends.pymc import from_pymc
-from steinflow.frontends.score import from_score
-from steinflow.kernels import IMQ, RBF, Centered, Kernel, Linear, Multiquadric, Radial
+from steinflow import models
+from steinflow.devices.sharding import mesh
+from steinflow.inference.checkpoints import Checkpoint
+from steinflow.inference.loop import fit
+from steinflow.inference.stopping import Converged
 from steinflow.methods.annealed import Annealed
 from steinflow.methods.base import Method
 from steinflow.methods.dsvi import DSVI
@@ -21,17 +15,24 @@ from steinflow.methods.nuts import NUTS
 from steinflow.methods.pbp import PBP
 from steinflow.methods.pmd import PMD
 from steinflow.methods.sgld import SGLD, ParallelSGLD
-from steinflow.methods.svgd import SVGD
-from steinflow.metrics import Cloud, Euclidean
-from steinflow.optimizers import adagrad, adagrad_with_momentum, adaptive, decaying_adam
-from steinflow.refinement import Check
-from steinflow.result import Outcome, Result, load
-from steinflow.sharding import mesh
-from steinflow.stein import stein_direction
-from steinflow.stopping import Converged
-from steinflow.streams import Mapped, Stream
-from steinflow.targets import Density, Posterior, Target
-from steinflow.verdicts import Verdict
+from steinflow.methods.svgd.exploration import Exploration
+from steinflow.methods.svgd.method import SVGD
+from steinflow.methods.svgd.metrics import Cloud, Euclidean
+from steinflow.methods.svgd.steps import adagrad, adagrad_with_momentum, adaptive, decaying_adam
+from steinflow.models.networks import from_network
+from steinflow.results import plots
+from steinflow.results.diagnostics import dispersion, goodness_of_fit, ksd
+from steinflow.results.refinement import Check
+from steinflow.results.result import Outcome, Result, load
+from steinflow.results.verdict import Verdict
+from steinflow.stein.approximations import RandomFeatures, Subsample
+from steinflow.stein.bandwidths import Fixed, Median, Wide
+from steinflow.stein.kernels import IMQ, RBF, Centered, Kernel, Linear, Multiquadric, Radial
+from steinflow.stein.operators import stein_direction
+from steinflow.targets.base import Density, Posterior, Target
+from steinflow.targets.pymc import from_pymc
+from steinflow.targets.score import from_score
+from steinflow.targets.streams import Mapped, Stream
 
 __version__ = "0.1.0"
 
@@ -42,7 +43,7 @@ def __getattr__(name):
 
         return constraints
     if name == "from_numpyro":
-        from steinflow.frontends.numpyro import from_numpyro
+        from steinflow.targets.numpyro import from_numpyro
 
         return from_numpyro
     if name in ("SteinClassifier", "SteinRegressor"):  # not in __all__: import * works without scikit-learn

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import steinflow as sf
-from steinflow.bandwidths import Bandwidth
+from steinflow.stein.bandwidths import Bandwidth
 
 MEAN, PRECISION = np.array([-0.6871, 0.8010]), np.array([[0.2260, 0.1652], [0.1652, 0.6779]])
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import steinflow as sf
-from steinflow import datasets
+from steinflow.paper import datasets
 
 
 def standard(rng, shape):

@@ -223,7 +223,7 @@ def dimensions(words):
 
 
 def _draw(curves):
-    from steinflow.plots import style
+    from steinflow.results.plots import style
 
     with style() as plt:
         figure, axes = plt.subplots(figsize=(6.4, 3.8), layout="constrained")

@@ -9,12 +9,12 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import steinflow
-from steinflow.caches import keep_compiled, user_cache
 from steinflow.cli.console import out
 from steinflow.cli.fit import fit
 from steinflow.cli.predict import predict_rows
 from steinflow.cli.review import compare, report
 from steinflow.cli.tours import benchmark, demo, reproduce
+from steinflow.devices.caches import keep_compiled, user_cache
 
 
 def _plain(params):

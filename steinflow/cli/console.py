@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from steinflow.tabular.tables import shown
-from steinflow.verdicts import Verdict
+from steinflow.results.verdict import Verdict
+from steinflow.tables.tables import shown
 
 FAILED, DISTRUSTED, INTERRUPTED = 1, 3, 130
 

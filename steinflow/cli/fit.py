@@ -27,12 +27,12 @@ from steinflow.cli.console import (
     table,
 )
 from steinflow.cli.options import Data, Decimal, Encoding, Markers, Separator, read
-from steinflow.tabular.advice import advice
-from steinflow.tabular.features import Missing
-from steinflow.tabular.fitting import MethodName, Prepared, prepare, run_fit
-from steinflow.tabular.responses import ModelName
-from steinflow.tabular.runs import Run, check_free, free_folder
-from steinflow.tabular.tables import counted, shown
+from steinflow.tables.advice import advice
+from steinflow.tables.features import Missing
+from steinflow.tables.fitting import MethodName, Prepared, prepare, run_fit
+from steinflow.tables.responses import ModelName
+from steinflow.tables.runs import Run, check_free, free_folder
+from steinflow.tables.tables import counted, shown
 
 _SHOWN_PARAMETERS = 15
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from steinflow.tabular.tables import Frame, read_table
+from steinflow.tables.tables import Frame, read_table
 
 _PANEL = "Reading the file"
 

@@ -20,10 +20,10 @@ from steinflow.cli.console import (
     table,
 )
 from steinflow.cli.options import Data, Decimal, Encoding, Markers, RunFolder, Separator, read
-from steinflow.tabular.features import Missing, describe_missing
-from steinflow.tabular.predictions import evaluate, predict
-from steinflow.tabular.runs import load_run, write_whole
-from steinflow.tabular.tables import TableError, shown
+from steinflow.tables.features import Missing, describe_missing
+from steinflow.tables.predictions import evaluate, predict
+from steinflow.tables.runs import load_run, write_whole
+from steinflow.tables.tables import TableError, shown
 
 _SHOWN_ROWS, _SHOWN_COLUMNS = 8, 4
 

@@ -21,8 +21,8 @@ from steinflow.cli.console import (
 )
 from steinflow.cli.fit import summary_of
 from steinflow.cli.options import RunFolder
-from steinflow.report import report_html
-from steinflow.tabular.runs import load_run, write_whole
+from steinflow.tables.report import report_html
+from steinflow.tables.runs import load_run, write_whole
 
 _HIGHER_IS_BETTER = {"accuracy": True, "log_likelihood": True, "r2": True, "rmse": False, "calibration_error": False}
 

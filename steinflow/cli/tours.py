@@ -77,12 +77,12 @@ def reproduce(
     debug: Debug = False,
 ) -> None:
     """Repeat the experiments of the paper (Liu & Wang, 2016)."""
-    from steinflow import experiments
+    from steinflow import paper
 
     if list_them:
-        out.print(table("Experiments", ["name", ""], experiments.NAMES.items(), numbers_from=2))
+        out.print(table("Experiments", ["name", ""], paper.NAMES.items(), numbers_from=2))
         return
-    page = experiments.reproduce(names or [], output=output, quick=quick)
+    page = paper.reproduce(names or [], output=output, quick=quick)
     out.print(Text(f"The results are in {page}."), soft_wrap=True)
 
 

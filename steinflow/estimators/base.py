@@ -12,9 +12,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from steinflow.fit import fit
+from steinflow.inference.loop import fit
+from steinflow.inference.stopping import Converged
 from steinflow.methods.base import Method
-from steinflow.methods.svgd import SVGD
+from steinflow.methods.svgd.method import SVGD
 from steinflow.models.families import Family
 from steinflow.models.generalized_linear import GeneralizedLinear
 from steinflow.models.neural_network import NeuralNetwork
@@ -27,8 +28,7 @@ from steinflow.models.supervised import (
     usual_batch_size,
     usual_num_steps,
 )
-from steinflow.stopping import Converged
-from steinflow.targets import Posterior
+from steinflow.targets.base import Posterior
 from steinflow.typing import Array
 
 _ROWS_AT_ONCE = 4_096  # of a prediction

@@ -7,8 +7,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from steinflow.flat_targets import FlatTarget
-from steinflow.targets import Posterior
+from steinflow.targets.base import Posterior
+from steinflow.targets.flat import FlatTarget
 from steinflow.typing import Array, Batch, Particles, PRNGKeyArray, Weights
 
 

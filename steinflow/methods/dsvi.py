@@ -14,10 +14,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from steinflow.flat_targets import FlatTarget
+from steinflow.devices.normals import normal
 from steinflow.methods.base import Draws, Method, num_data
-from steinflow.normals import normal
-from steinflow.targets import Posterior
+from steinflow.targets.base import Posterior
+from steinflow.targets.flat import FlatTarget
 from steinflow.typing import Array, Batch, Point, PRNGKeyArray, Scalar
 
 _SMALLEST = 1e-4  # of the diagonal of C

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from steinflow.flat_targets import FlatTarget
 from steinflow.methods.base import Draws, Method, need_log_density, refuse_minibatches
+from steinflow.targets.flat import FlatTarget
 from steinflow.typing import Array, Particles, Scalar
 
 _SMALLEST = 1e-7  # variance

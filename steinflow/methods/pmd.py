@@ -13,10 +13,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from steinflow.bandwidths import median_distance
+from steinflow.devices.normals import normal
 from steinflow.methods.base import Draws, Method, need_log_density, num_data
-from steinflow.normals import normal
-from steinflow.targets import Posterior
+from steinflow.stein.bandwidths import median_distance
+from steinflow.targets.base import Posterior
 from steinflow.typing import Array, Particles, Scalar, Weights
 
 

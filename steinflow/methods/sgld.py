@@ -12,9 +12,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from steinflow.devices.normals import normal
 from steinflow.methods.base import Draws, Method
 from steinflow.methods.trace import Trace
-from steinflow.normals import normal
 from steinflow.typing import Array, Particles, Point, Scalar
 
 

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from steinflow.targets import Target
+from steinflow.targets.base import Target
 from steinflow.typing import Array, Point, PRNGKeyArray, Scalar
 
 

@@ -9,12 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from steinflow.diagnostics import as_key
-from steinflow.fit import fit
-from steinflow.methods.svgd import SVGD
+from steinflow.inference.loop import fit
+from steinflow.methods.svgd.method import SVGD
 from steinflow.models.neural_network import NeuralNetwork
 from steinflow.models.supervised import Weighted, usual_num_steps
-from steinflow.targets import Posterior
+from steinflow.results.diagnostics import as_key
+from steinflow.targets.base import Posterior
 from steinflow.typing import Array, PRNGKeyArray
 
 SCALES = (1.0, 3.0, 9.0)

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import ArrayLike
 
 from steinflow.models.families import Family
-from steinflow.targets import Posterior
+from steinflow.targets.base import Posterior
 from steinflow.typing import Array, Batch, Params, PRNGKeyArray, Scalar, Weights
 
 Init = Literal["rate", "scale"]

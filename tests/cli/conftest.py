@@ -2,8 +2,8 @@
 
 import json
 
+import example_tables as tables
 import pytest
-import tables
 from commands import QUICK, steinflow_
 
 

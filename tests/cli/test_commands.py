@@ -4,10 +4,10 @@ import json
 import re
 from pathlib import Path
 
+import example_tables as tables
 import numpy as np
 import pandas
 import pytest
-import tables
 from commands import BRIEF, QUICK, steinflow_, write
 
 from steinflow.cli.predict import _shown

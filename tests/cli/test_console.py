@@ -14,10 +14,10 @@ from commands import steinflow_
 from typer.testing import CliRunner
 
 import steinflow
-from steinflow.caches import compiled_folder
 from steinflow.cli import main
 from steinflow.cli.app import app
 from steinflow.cli.console import clear_errors
+from steinflow.devices.caches import compiled_folder
 
 
 def test_help_reads_like_a_manual():

@@ -6,14 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import example_tables as tables
 import pandas
 import pytest
-import tables
 from commands import BRIEF, steinflow_, write
 
 import steinflow
-from steinflow.result import Result
-from steinflow.tabular import fitting
+from steinflow.results.result import Result
+from steinflow.tables import fitting
 
 
 def test_interrupted_fit_keeps_the_particles(monkeypatch):

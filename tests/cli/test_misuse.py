@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+import example_tables as tables
 import numpy as np
 import pytest
-import tables
 from commands import steinflow_, write
 
 

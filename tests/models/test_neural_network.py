@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import steinflow as sf
-from steinflow.flat_targets import flatten
+from steinflow.targets.flat import flatten
 
 
 @pytest.fixture

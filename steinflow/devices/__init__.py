@@ -1,0 +1,1 @@
+"""What depends on the machine: meshes of devices, code that XLA compiles badly for CPUs, what is kept on disk."""

@@ -1,1 +1,0 @@
-"""Targets from other libraries: NumPyro and PyMC models, neural-network modules, scores computed outside JAX."""

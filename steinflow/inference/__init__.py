@@ -1,0 +1,1 @@
+"""The only loop: it runs any method on any target."""

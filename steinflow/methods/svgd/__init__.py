@@ -1,0 +1,1 @@
+"""Stein variational gradient descent, of visible parts: kernel, metric, step rule, exploration."""

@@ -1,0 +1,1 @@
+"""What comes back: particles, how far to believe them, and the ways out (tables, ArviZ, files, figures)."""

@@ -1,0 +1,341 @@
+"""Figures of a result: marginals, pairs, the way of the diagnostics, and particles in motion.
+
+Every function takes a `Result` and returns a matplotlib figure, to be shown, changed or saved:
+
+    sf.plots.marginals(result).savefig("marginals.png")
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from steinflow.results.result import Result
+from steinflow.results.summary import columns_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_INK, _BLUE, _ORANGE, _GREY = "#26323f", "#2a6fbb", "#e0702b", "#8a949e"
+_STYLE: Any = {
+    "figure.dpi": 110,
+    "savefig.dpi": 160,
+    "figure.facecolor": "white",
+    "axes.facecolor": "white",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": _GREY,
+    "axes.labelcolor": _INK,
+    "axes.labelsize": 9,
+    "axes.titlesize": 9,
+    "axes.titlecolor": _INK,
+    "axes.grid": False,
+    "text.color": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "lines.linewidth": 1.5,
+}
+_MAX_PATHS = 300  # more lines than this are a blot
+
+
+def marginals(result: Result, *, parameters: Sequence[str] | None = None, max_parameters: int = 12) -> "Figure":
+    """Draw the density of each parameter, its mean and, darker, the middle 90%.
+
+    Args:
+        result: what `fit` returned.
+        parameters: names as in the summary, `"w[0]"`, or `"w"` for all of w; the first ones if not given.
+        max_parameters: how many to show at most; the figure says how many there are.
+    """
+    names, values, note = _choose(*columns_of(result.particles), parameters, max_parameters)
+    num_columns = min(4, len(names))
+    num_rows = -(-len(names) // num_columns)
+    with style() as plt:
+        size = (max(4.0, 2.5 * num_columns), 2.1 * num_rows + 0.6)
+        figure, axes = plt.subplots(num_rows, num_columns, figsize=size, squeeze=False, layout="constrained")
+        for axis in axes.flat[len(names) :]:
+            axis.remove()
+        for axis, name, column in zip(axes.flat, names, values.T, strict=False):
+            _draw_density(axis, column, _weights(result), smoothing=_smoothing(result))
+            mean = _weights(result) @ column
+            axis.set_title(f"mean {mean:.3g}, sd {np.sqrt(_weights(result) @ (column - mean) ** 2):.2g}")
+            axis.set_xlabel(name)
+        figure.suptitle(f"Marginals of {len(result)} particles{note}", fontsize=11)
+    return figure
+
+
+def pairs(result: Result, *, parameters: Sequence[str] | None = None, max_parameters: int = 6) -> "Figure":
+    """Draw every two parameters against each other, with their densities on the diagonal.
+
+    Where particles have weights, their area shows it. The arguments are those of `marginals`.
+    """
+    names, values, note = _choose(*columns_of(result.particles), parameters, max_parameters)
+    num = len(names)
+    with style() as plt:
+        side = max(4.0, 1.5 * num + 0.8)
+        figure, axes = plt.subplots(num, num, figsize=(side, side), squeeze=False, layout="constrained")
+        for row, column in np.ndindex(num, num):
+            axis, x, y = axes[row, column], values[:, column], values[:, row]
+            if column > row:
+                axis.remove()
+                continue
+            if column == row:
+                _draw_density(axis, x, _weights(result), smoothing=_smoothing(result))
+            else:
+                _draw_points(axis, x, y, _weights(result))
+                axis.set_ylim(*_limits(y))
+            axis.set_xlim(*_limits(x))
+            axis.locator_params(nbins=3)
+            axis.tick_params(labelbottom=row == num - 1, labelleft=column == 0 < row)
+            axis.set_xlabel(names[column] if row == num - 1 else "")
+            axis.set_ylabel(names[row] if column == 0 < row else "")
+        figure.suptitle(f"Pairs of parameters, {len(result)} particles{note}", fontsize=11)
+    return figure
+
+
+def trace(result: Result) -> "Figure":
+    """Draw how KSD and the dispersion went, step by step.
+
+    KSD falls while the particles approach the target and levels off at what this number of particles can reach. The
+    dispersion should end at 1: less is collapsed, more is too wide.
+    """
+    steps = np.asarray(result.history.get("step", ()))
+    if not len(steps):
+        raise ValueError("The result has no history to draw: the run ended before its first record.")
+    marker = "o" if len(steps) == 1 else None
+    with style() as plt:
+        figure, (above, below) = plt.subplots(2, 1, figsize=(6, 4.2), sharex=True, layout="constrained")
+        above.plot(steps, _visible(result.history["ksd"]), color=_BLUE, marker=marker)
+        above.set(yscale="log", ylabel="KSD")
+        above.yaxis.set_major_locator(plt.LogLocator(subs=(1, 2, 5)))
+        above.yaxis.set_major_formatter("{x:g}")
+        above.yaxis.set_minor_formatter(plt.NullFormatter())
+        below.axhspan(0.9, 1.1, color=_GREY, alpha=0.15, linewidth=0)
+        below.axhline(1, color=_GREY, linewidth=1, linestyle="--")
+        spread = _visible(result.history["dispersion"])
+        below.plot(steps, spread, color=_ORANGE, marker=marker)
+        # Far from the target the dispersion takes any size; what matters is how it comes to 1.
+        low, high = np.nanmin([0.0, *spread]), np.nanmax([1.2, *spread])
+        below.set_ylim(max(low, -1.0), min(1.05 * high, 3.0))
+        below.set(xlabel="step", ylabel="dispersion (1 is right)")
+        for axis in (above, below):
+            axis.grid(axis="y", color=_GREY, alpha=0.2, linewidth=0.6)
+        figure.suptitle(f"{len(result)} particles: {result.outcome.status}", fontsize=11)
+    return figure
+
+
+def motion(
+    result: Result, *, parameters: Sequence[str] | None = None, recorded: str = "particles", num_frames: int = 5
+) -> "Figure":
+    """Draw the particles on their way: paths over time for one parameter, a film strip for two.
+
+    Args:
+        result: of `fit(..., record={"particles": lambda particles: particles})`.
+        parameters: the names of one or two; the first two if not given.
+        recorded: the name under which the particles were recorded.
+        num_frames: the number of pictures in a film strip.
+    """
+    steps, names, frames = _recorded(result, parameters, recorded)
+    with style() as plt:
+        if len(names) == 1:
+            return _paths(plt, result, steps, names[0], frames[:, :, 0])
+        chosen = np.unique(np.linspace(0, len(steps) - 1, num_frames).round().astype(int))
+        figure, axes = plt.subplots(
+            1,
+            len(chosen),
+            figsize=(2.2 * len(chosen), 2.7),
+            sharex=True,
+            sharey=True,
+            squeeze=False,
+            layout="constrained",
+        )
+        for axis, index in zip(axes.flat, chosen, strict=True):
+            _draw_points(axis, frames[index, :, 0], frames[index, :, 1], _weights(result))
+            axis.set(title=f"step {steps[index]}", xlabel=names[0])
+            axis.set(xlim=_limits(frames[:, :, 0]), ylim=_limits(frames[:, :, 1]))
+        axes[0, 0].set_ylabel(names[1])
+        return figure
+
+
+def animate(
+    result: Result,
+    path: str | Path,
+    *,
+    parameters: Sequence[str] | None = None,
+    recorded: str = "particles",
+    seconds: float = 5.0,
+    decorate: Callable[["Axes"], Any] | None = None,
+) -> Path:
+    """Write the particles in motion as an animated GIF.
+
+    Args:
+        result: of `fit(..., record={"particles": lambda particles: particles})`.
+        path: where to write; should end in `.gif`.
+        parameters: the names of one or two; the first two if not given.
+        recorded: the name under which the particles were recorded.
+        seconds: how long one round takes.
+        decorate: draws on every frame what else belongs there, such as the true density.
+    """
+    steps, names, frames = _recorded(result, parameters, recorded)
+    with style() as plt:
+        from matplotlib.animation import FuncAnimation, PillowWriter
+
+        figure, axis = plt.subplots(figsize=(5, 3.4))
+        figure.subplots_adjust(left=0.13, right=0.97, bottom=0.15, top=0.91)  # a layout engine would run at every frame
+
+        def draw(index):
+            axis.clear()
+            axis.set_title(f"step {steps[index]}")
+            axis.set_xlabel(names[0])
+            if len(names) == 1:
+                _draw_density(axis, frames[index, :, 0], _weights(result), smoothing=_smoothing(result))
+            else:
+                _draw_points(axis, frames[index, :, 0], frames[index, :, 1], _weights(result))
+                axis.set(ylabel=names[1], ylim=_limits(frames[:, :, 1]))
+            axis.set_xlim(*_limits(frames[:, :, 0]))
+            if decorate is not None:
+                decorate(axis)
+
+        film = FuncAnimation(figure, draw, frames=len(steps))
+        film.save(path, dpi=100, writer=PillowWriter(fps=max(1, round(len(steps) / seconds))))
+        plt.close(figure)
+    return Path(path)
+
+
+@contextmanager
+def style() -> Iterator[Any]:
+    """Lend pyplot with the settings of these figures, for the length of a `with` block."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError('Plots need matplotlib. Install it with: pip install "steinflow[plot]"') from error
+    with plt.rc_context(_STYLE):
+        yield plt
+
+
+def _weights(result) -> np.ndarray:
+    return np.full(len(result), 1 / len(result)) if result.weights is None else np.asarray(result.weights, float)
+
+
+def _smoothing(result) -> float:
+    """How much of Scott's bandwidth to take: on the line, particles of SVGD lie far more evenly than draws."""
+    return 0.5 if result.unconstrained.shape[1] == 1 else 0.8
+
+
+def _choose(names, values, parameters, max_parameters):
+    """Return the chosen names with their columns, and what to say about those left out."""
+    if parameters is None:
+        chosen = list(range(len(names)))
+    else:
+        chosen = [i for p in parameters for i, name in enumerate(names) if name == p or name.startswith(f"{p}[")]
+        unknown = [p for p in parameters if not any(n == p or n.startswith(f"{p}[") for n in names)]
+        if unknown:
+            raise ValueError(f"There is no parameter {unknown[0]!r}; there are {', '.join(names[:10])}.")
+    note = f", {max_parameters} of {len(chosen)} parameters" if len(chosen) > max_parameters else ""
+    chosen = chosen[:max_parameters]
+    return [names[i] for i in chosen], values[..., chosen], note
+
+
+def _recorded(result, parameters, recorded):
+    """Return the recorded steps, one or two names, and the particles as an array of records, particles, parameters."""
+    if recorded not in result.history:
+        raise ValueError(
+            f"The history has no {recorded!r}, only {', '.join(result.history)}. Record the particles on their way: "
+            f'fit(..., record={{"{recorded}": lambda particles: particles}}).'
+        )
+    tree = result.history[recorded]
+    num_records = len(result.history["step"])
+    rows = jax.tree.map(lambda leaf: np.asarray(leaf).reshape(-1, *np.shape(leaf)[2:]), tree)
+    names, values = columns_of(rows)
+    names, values, _ = _choose(names, values, parameters, 2)
+    return np.asarray(result.history["step"]), names, values.reshape(num_records, -1, len(names))
+
+
+def _paths(plt, result, steps, name, positions):
+    num = positions.shape[1]
+    shown = np.unique(np.linspace(0, num - 1, min(num, _MAX_PATHS)).round().astype(int))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(7, 3.4), sharey=True, width_ratios=(4, 1), layout="constrained")
+    left.plot(steps, positions[:, shown], color=_BLUE, alpha=0.3, linewidth=0.7)
+    left.set(xlabel="step", ylabel=name, xlim=(steps[0], max(steps[-1], steps[0] + 1)), ylim=_limits(positions))
+    _draw_density(right, positions[-1], _weights(result), smoothing=_smoothing(result), upright=True)
+    right.set_xlabel("at the end")
+    said = f" ({len(shown)} of {num} shown)" if len(shown) < num else ""
+    figure.suptitle(f"Particles in motion{said}", fontsize=11)
+    return figure
+
+
+def _draw_density(axis, values, weights, *, smoothing=0.8, upright=False):
+    """A density over the range of the particles, the middle 90% darker, a tick for every particle."""
+    fill = axis.fill_betweenx if upright else axis.fill_between
+    mean_line = axis.axhline if upright else axis.axvline
+    (axis.xaxis if upright else axis.yaxis).set_visible(upright)
+    axis.spines["bottom" if upright else "left"].set_visible(False)
+    if upright:
+        axis.set_xticks([])
+    finite = np.isfinite(values)
+    values, weights = values[finite], weights[finite] / max(weights[finite].sum(), 1e-300)
+    if not len(values):
+        axis.text(0.5, 0.5, "not finite", transform=axis.transAxes, ha="center", color=_ORANGE)
+        return
+    mean = weights @ values
+    if np.ptp(values) <= 1e-9 * max(abs(mean), 1e-30):  # nothing but rounding
+        mean_line(mean, color=_BLUE, linewidth=2)
+        axis.text(0.5, 0.5, " no spread", transform=axis.transAxes, color=_GREY, fontsize=8)
+        return
+    grid = np.linspace(values.min(), values.max(), 256)
+    density = _density(grid, values, weights, smoothing)
+    order = np.argsort(values)
+    cumulated = np.cumsum(weights[order]) - weights[order] / 2
+    low, high = np.interp((0.05, 0.95), cumulated, values[order])
+    middle = (grid >= low) & (grid <= high)
+    fill(grid, 0, density, color=_BLUE, alpha=0.2, linewidth=0)
+    fill(grid, 0, density, where=middle, color=_BLUE, alpha=0.35, linewidth=0)
+    axis.plot(*((density, grid) if upright else (grid, density)), color=_BLUE)
+    mean_line(mean, color=_ORANGE, linewidth=1.2)
+    ticks = np.full(len(values), -0.04 * density.max())
+    axis.scatter(
+        *((ticks, values) if upright else (values, ticks)),
+        marker="_" if upright else "|", s=18, color=_INK, alpha=0.35, linewidth=0.7,
+    )  # fmt: skip
+    (axis.set_xlim if upright else axis.set_ylim)(-0.1 * density.max(), 1.08 * density.max())
+
+
+def _density(grid, values, weights, smoothing):
+    """A kernel density estimate with a multiple of Scott's bandwidth."""
+    sd = np.sqrt(weights @ (values - weights @ values) ** 2)
+    width = smoothing * sd * np.sum(weights**2) ** 0.2
+    total = np.zeros_like(grid)
+    for start in range(0, len(values), 4096):
+        part = slice(start, start + 4096)
+        total += np.exp(-0.5 * ((grid[:, None] - values[part]) / width) ** 2) @ weights[part]
+    return total / (width * np.sqrt(2 * np.pi))
+
+
+def _draw_points(axis, x, y, weights):
+    area = 14 * weights * len(weights)
+    axis.scatter(
+        x, y, s=area, color=_BLUE, alpha=min(0.7, max(0.05, 100 / len(x))), linewidth=0, rasterized=len(x) > 2000
+    )
+
+
+def _limits(values):
+    """The range of the finite values with a margin; a margin around a single value."""
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return -1.0, 1.0
+    low, high = finite.min(), finite.max()
+    margin = 0.05 * (high - low) or 0.5 * max(abs(high), 1.0)
+    return low - margin, high + margin
+
+
+def _visible(values):
+    """Values as floats, with gaps where they are not finite."""
+    values = np.asarray(values, float)
+    return np.where(np.isfinite(values), values, np.nan)

@@ -1,0 +1,1 @@
+"""The mathematics: kernels, bandwidths, the Stein direction, the kernelized Stein discrepancy."""

@@ -1,0 +1,39 @@
+"""What a verdict advises, for somebody who types commands: with the option to add, and without Python."""
+
+from steinflow.results.verdict import Remedy
+from steinflow.tables.runs import Run
+
+# None is what cannot be done from here.
+ADVICE: dict[Remedy, str | None] = {
+    Remedy.MORE_STEPS: "take more steps: --steps {more_steps}",
+    Remedy.MORE_PARTICLES: "use more particles: --particles {more_particles}",
+    Remedy.ENOUGH_PARTICLES: "use at least 20 particles, better 100: --particles 100",
+    Remedy.DEFAULT_METHOD: "use the default method: leave out --method",
+    Remedy.LARGER_BATCHES: "take larger batches: --batch-size {larger_batch}",
+    Remedy.NUTS: "compare with NUTS: --method nuts",
+    Remedy.WIDER_START: "compare with another start: --seed {other_seed}",
+    Remedy.ANNEALING: None,
+    Remedy.WEIGHTS: None,
+    Remedy.CLOSER_START: None,
+    Remedy.LOG_SPACE: "look for values far out in the table",
+    Remedy.UNIT_SCALE: "look for values far out in the table",
+    Remedy.DOUBLE_PRECISION: "use double precision: set JAX_ENABLE_X64=1",
+}
+
+_JUDGE = "judge a network by the rows held out, not by the spread of its weights"
+
+
+def advice(run: Run) -> list[str]:
+    """Return what to do about the verdict on a run, each once."""
+    settings = run.settings
+    figures = {
+        "more_steps": 4 * settings["num_steps"],
+        "more_particles": 4 * settings["num_particles"],
+        "larger_batch": 4 * (settings["batch_size"] or 1),
+        "other_seed": settings["seed"] + 1,
+    }
+    remedies = list(run.result.verdict.remedies)
+    texts = [ADVICE[remedy] for remedy in remedies]
+    if settings["method"] == run.problem.default_method and Remedy.DEFAULT_METHOD in remedies:
+        texts[remedies.index(Remedy.DEFAULT_METHOD)] = _JUDGE if run.problem.hidden else None
+    return list(dict.fromkeys(text.format(**figures) for text in texts if text is not None))

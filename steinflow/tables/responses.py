@@ -1,0 +1,154 @@
+"""The column to predict: classes, numbers or counts, and how it is encoded for the model."""
+
+import dataclasses
+from typing import Any, Literal
+
+import numpy as np
+
+from steinflow.models.families import Bernoulli, Categorical, Family, Gaussian, Poisson
+from steinflow.models.supervised import shift_and_scale
+from steinflow.tables.tables import Column, TableError, listed, shown
+
+Kind = Literal["classes", "numbers", "counts"]
+ModelName = Literal["logistic", "linear", "poisson", "network"]
+MAX_CLASSES = 50
+_FEW_NUMBERS = 10  # whole numbers with at most so many different values are taken for classes
+_HUGE = 1e300
+
+
+@dataclasses.dataclass(frozen=True)
+class Response:
+    """What the target column holds; numbers are shifted and scaled in double precision.
+
+    Attributes:
+        name: of the column.
+        kind: "classes", "numbers" or "counts".
+        labels: of the classes, in the order of their codes; with two, the second is the one whose probability counts.
+        shift, scale: of numbers.
+    """
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...] = ()
+    shift: float = 0.0
+    scale: float = 1.0
+
+    @classmethod
+    def learn(cls, values: Column, kind: Kind) -> "Response":
+        """Look at the target of the rows to fit. Raise an error where it does not suit the model."""
+        name = str(values.name)
+        match kind:
+            case "classes":
+                return cls(name, kind, _class_labels(name, values))
+            case "counts":
+                _numbers(name, values, "poisson")
+                counts = values.to_numpy(float)
+                if np.any(counts < 0) or np.any(counts != np.round(counts)):
+                    raise TableError(
+                        f"A Poisson regression predicts counts, 0, 1, 2, ..., but '{shown(name)}' has values such as "
+                        f"{counts[(counts < 0) | (counts != np.round(counts))][0]:g}; use --model linear."
+                    )
+                return cls(name, kind)
+            case "numbers":
+                shift, scale = shift_and_scale(_numbers(name, values, "linear"))
+                return cls(name, kind, (), float(shift), float(scale))
+
+    def encode(self, values: Column) -> np.ndarray:
+        """Return codes of classes, scaled numbers, or counts; NaN for labels that are not known."""
+        if self.kind == "classes":
+            codes = {label: float(code) for code, label in enumerate(self.labels)}
+            return np.array([codes.get(label, np.nan) for label in _labels_of(values)])
+        if values.dtype.kind not in "iufb":
+            raise TableError(f"'{shown(self.name)}' holds text such as {listed(_some(values))} instead of numbers.")
+        return (values.to_numpy(float) - self.shift) / self.scale
+
+    @property
+    def family(self) -> Family:
+        """The likelihood."""
+        if self.kind == "classes":
+            return Bernoulli() if len(self.labels) == 2 else Categorical(len(self.labels))
+        return Gaussian() if self.kind == "numbers" else Poisson()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "Response":
+        """Return what `to_json` described."""
+        return cls(**{**values, "labels": tuple(values["labels"])})
+
+
+def choose_kind(values: Column, model: ModelName | None) -> tuple[Kind, str]:
+    """Return what the target holds, for this model or for none yet, and a sentence that says why."""
+    name, distinct = shown(values.name), values.nunique()
+    match model:
+        case "linear":
+            return "numbers", "as you asked"
+        case "poisson":
+            return "counts", "as you asked"
+        case "logistic":
+            return "classes", "as you asked"
+    if values.dtype.kind == "b" or distinct == 2:
+        return "classes", f"'{name}' has two different values"
+    if values.dtype.kind not in "iufb":
+        return "classes", f"'{name}' holds text with {distinct:,} different values"
+    numbers = values.to_numpy(float)
+    if distinct <= _FEW_NUMBERS and np.all(numbers == np.round(numbers)):
+        return "classes", (
+            f"'{name}' has {distinct} different whole numbers, taken for classes; for numbers on a scale use "
+            "--model linear, for counts --model poisson"
+        )
+    return "numbers", f"'{name}' is a number with {distinct:,} different values"
+
+
+def _numbers(name, values, model):
+    if values.dtype.kind not in "iufb":
+        raise TableError(
+            f"--model {model} predicts numbers, but '{shown(name)}' holds text such as {listed(_some(values))}; use "
+            "--model logistic, which predicts classes, or name another --target."
+        )
+    numbers = values.to_numpy(float)
+    if np.ptp(numbers) == 0:
+        raise TableError(
+            f"The target '{shown(name)}' is {numbers[0]:g} in every row, so there is nothing to predict; name another "
+            "--target."
+        )
+    if np.max(np.abs(numbers)) > _HUGE:
+        raise TableError(f"The target '{shown(name)}' has values beyond {_HUGE:g}; divide it by a unit.")
+    return numbers
+
+
+def _class_labels(name, values) -> tuple[str, ...]:
+    distinct = values.dropna().unique()
+    if len(distinct) < 2:
+        raise TableError(
+            f"The target '{shown(name)}' has one class, {listed(_labels_of(values)[:1])}, in every row; a "
+            "classification needs rows of at least two. Name another --target, or add rows of the other class."
+        )
+    numeric = values.dtype.kind in "iuf"
+    fractional = numeric and bool(np.any(distinct.astype(float) != np.round(distinct.astype(float))))
+    most = _FEW_NUMBERS if fractional else min(MAX_CLASSES, max(2, len(values) // 2))
+    if len(distinct) > most:
+        remedy = "use --model linear, which predicts numbers" if numeric else "group them, or name another --target"
+        raise TableError(
+            f"The target '{shown(name)}' has {len(distinct):,} different values, such as {listed(_some(values))}, too "
+            f"many for classes (at most {most} here); {remedy}."
+        )
+    ordered = sorted(distinct) if values.dtype.kind in "iufb" else sorted(distinct, key=str)
+    return tuple(_label(value) for value in ordered)
+
+
+def _labels_of(values) -> list[str]:
+    return [_label(value) for value in values]
+
+
+def _label(value) -> str:
+    """Return the same text for 1, 1.0 and True's like, so that labels survive a change of the column's type."""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _some(values) -> list[str]:
+    return [str(value) for value in values.dropna().iloc[:2]]

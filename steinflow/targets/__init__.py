@@ -1,0 +1,1 @@
+"""What we infer: log densities with their constraints, priors, data and observations."""

@@ -1,0 +1,130 @@
+"""A target as methods see it: points of R^d. Structure and constraints are raveled once, at the door."""
+
+import dataclasses
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Bool
+
+from steinflow.devices import sharding
+from steinflow.targets.base import Target
+from steinflow.typing import Array, Batch, Params, Particles, Point, PRNGKeyArray, Scalar, Scores, Weights
+
+
+class FlatTarget(eqx.Module):
+    """A target as methods see it: points of R^d without constraints, particles as rows of a matrix."""
+
+    target: Target
+    unravel: Callable[[Point], Params] = eqx.field(static=True)
+    dim: int = eqx.field(static=True)
+    inverse_temperature: Array | None = None  # of annealing: log p is multiplied by it
+
+    def log_density(self, x: Point, batch: Batch | None = None) -> Scalar:
+        """Return log p(x)."""
+        value = self.target.log_density(self.unravel(x), batch)
+        return value if self.inverse_temperature is None else self.inverse_temperature * value
+
+    def tempered(self, inverse_temperature: Array) -> "FlatTarget":
+        """Return the target of log density `inverse_temperature` * log p: flatter below 1."""
+        return dataclasses.replace(self, inverse_temperature=inverse_temperature)
+
+    def log_densities_and_scores(self, particles: Particles, batch: Batch | None = None) -> tuple[Weights, Scores]:
+        """Return log p and its gradient at every particle."""
+
+        def evaluate(flat, particles, batch):
+            return jax.vmap(jax.value_and_grad(flat.log_density), in_axes=(0, None))(particles, batch)
+
+        rows = self.target.rows(batch)
+        if rows is None:
+            return sharding.split_particles(
+                lambda shared, x: evaluate(shared[0], x, shared[1]), (self, batch), particles
+            )
+        return sharding.split_scores(evaluate, self, particles, rows)
+
+    def scores(self, particles: Particles, batch: Batch | None = None) -> Scores:
+        """Return the gradient of log p at every particle."""
+        return self.log_densities_and_scores(particles, batch)[1]
+
+    def laplacian(self, x: Point) -> Scalar:
+        """Return the trace of the Hessian of log p at x."""
+        return self.target.laplacian(self.unravel(x))
+
+    def finite(self, log_densities: Weights, scores: Scores) -> Bool[Array, " n"]:
+        """Say of every particle whether it stands where the density is positive and finite, and so is the score."""
+        finite = jnp.all(jnp.isfinite(scores), axis=1)
+        # Outside of the support the score may well be finite, even zero.
+        return finite & jnp.isfinite(log_densities) if self.target.knows_log_density else finite
+
+    def minibatch(self, key: PRNGKeyArray, step: Array) -> Batch | None:
+        """Return the rows of the data that this step sees."""
+        return self.target.minibatch(key, step)
+
+    def from_user(self, particles: Params) -> Particles:
+        """Return particles in the user's space as rows of a matrix."""
+        return jax.vmap(lambda params: ravel_pytree(self.target.unconstrain(params))[0])(particles)
+
+    def to_user(self, particles: Particles) -> Params:
+        """Return the particles in the user's space and structure, with a leading axis."""
+        return jax.vmap(lambda x: self.target.constrain(self.unravel(x)))(particles)
+
+
+def flatten(target: Target, particles: Params) -> tuple[FlatTarget, Particles]:
+    """Return the target as methods see it, and the user's particles as rows of a matrix."""
+    particles = jax.tree.map(_as_float, particles)
+    leaves = jax.tree.leaves(particles)
+    lengths = {leaf.shape[0] if leaf.ndim else 0 for leaf in leaves}
+    if len(lengths) != 1 or 0 in lengths:
+        raise ValueError(
+            "particles needs a leading axis of at least one particle, the same in every array; "
+            f"got shapes {[leaf.shape for leaf in leaves][:10]}. A single particle x goes in as x[None], and nested "
+            "lists of numbers as np.array(x)."
+        )
+    unconstrained = jax.vmap(target.unconstrain)(particles)
+    _, unravel = ravel_pytree(jax.tree.map(lambda leaf: leaf[0], unconstrained))
+    matrix = jax.vmap(lambda params: ravel_pytree(params)[0])(unconstrained)
+    if matrix.shape[1] == 0:
+        raise ValueError("particles have no coordinates: there is nothing to infer.")
+    flat = FlatTarget(target, unravel, matrix.shape[1])
+    values = np.asarray(matrix)  # NumPy's arithmetic: each operation of JAX would be compiled first
+    if outside := int(np.sum(~np.all(np.isfinite(values), axis=1))):
+        raise ValueError(
+            f"{outside} of {len(matrix)} particles are not finite or lie outside their constraints. "
+            "Give points inside the support."
+        )
+    with np.errstate(over="ignore"):
+        squares = 4 * np.sum(values**2, axis=1)
+    if not np.all(np.isfinite(squares)):
+        raise ValueError(
+            f"Squared distances between particles overflow in {matrix.dtype}: coordinates go up to "
+            f"{np.max(np.abs(values)):.1e}. Bring the parameters to a scale near 1, or use double precision."
+        )
+    _check_log_density(flat, matrix[0])
+    return flat, matrix
+
+
+def _check_log_density(flat: FlatTarget, point: Point) -> None:
+    """Let errors of the user's function speak here, not mid-run."""
+    try:
+        jax.eval_shape(flat.log_density, point, flat.target.batch_shape())
+    except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
+        error.add_note(
+            "The log density is compiled and differentiated by JAX: write it with jax.numpy in place of numpy, scipy "
+            "or math, and with jnp.where in place of if."
+        )
+        raise
+
+
+def _as_float(leaf) -> Array:
+    try:
+        array = jnp.asarray(leaf)
+    except TypeError as error:
+        raise TypeError(f"particles must be arrays of real numbers; got {leaf!r}.") from error
+    if jnp.issubdtype(array.dtype, jnp.floating):
+        return array
+    if jnp.issubdtype(array.dtype, jnp.integer) or array.dtype == bool:
+        return array.astype(float)
+    raise TypeError(f"particles must be real numbers; got dtype {array.dtype}.")

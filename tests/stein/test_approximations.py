@@ -1,0 +1,118 @@
+"""Random estimates of the Stein direction: right on average, with an error that falls as m^(-1/2)."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import steinflow as sf
+from steinflow.stein.approximations import RandomFeatures, Subsample
+
+KERNELS = {
+    "RBF": sf.RBF(),
+    "IMQ": sf.IMQ(),
+    "default": None,
+}
+DRAWS = 1000
+
+
+@pytest.fixture(scope="module")
+def cloud():
+    keys = jax.random.split(jax.random.key(0))
+    particles = jax.random.normal(keys[0], (150, 3)) * jnp.array([0.5, 1.0, 2.0]) + 1.0
+    return particles, 0.7 - particles + 0.3 * jax.random.normal(keys[1], particles.shape)
+
+
+def draws(approximation, cloud, kernel):
+    def one(key):
+        return approximation.direction(*cloud, kernel, key=key)
+
+    return jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(1), DRAWS))
+
+
+def rms(values):
+    return float(jnp.sqrt(jnp.mean(values**2)))
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+@pytest.mark.parametrize("kind", [Subsample, RandomFeatures])
+def test_unbiased_and_error_falls(kind, kernel, cloud):
+    kernel = kernel or sf.SVGD(approximation=kind(2)).kernel
+    exact = sf.stein_direction(*cloud, kernel)
+    errors = {}
+    for m in (8, 32):
+        differences = draws(kind(m), cloud, kernel) - exact
+        errors[m] = rms(differences)
+        # The mean over draws is off by a few of its standard errors, no more: errors of all particles go together.
+        assert rms(jnp.mean(differences, axis=0)) < 2.5 * errors[m] / np.sqrt(DRAWS)
+    expected = 2.0
+    if kind is Subsample:  # drawn without replacement: the error is zero for m = n
+        expected *= np.sqrt((1 - 8 / 150) / (1 - 32 / 150))
+    assert errors[8] / errors[32] == pytest.approx(expected, rel=0.08)
+
+
+def test_features_match_their_definition(cloud):
+    """One draw against a kernel that is the mean of cosines at the same frequencies, by autodiff."""
+    particles, scores = cloud
+    key, h = jax.random.key(2), 3.0
+    frequencies = jax.random.normal(jax.random.split(key)[0], (5, 3)) * np.sqrt(2 / h)
+
+    def kernel(x, y):
+        return jnp.mean(jnp.cos(frequencies @ (x - y)))
+
+    direction = RandomFeatures(10).direction(particles, scores, sf.RBF(bandwidth=h), key=key)
+    np.testing.assert_allclose(direction, sf.stein_direction(particles, scores, kernel), rtol=1e-4, atol=1e-5)
+
+
+def test_blocks_and_precision(x64):
+    """More rows than a block holds, in double precision as in single."""
+    particles = jax.random.normal(jax.random.key(0), (2100, 2), jnp.float64)
+    direction = RandomFeatures(16).direction(particles, -particles, sf.RBF(), key=jax.random.key(1))
+    parts = jnp.concatenate([particles[:17], particles[17:]])
+    assert direction.dtype == jnp.float64
+    np.testing.assert_allclose(
+        direction, RandomFeatures(16).direction(parts, -parts, sf.RBF(), key=jax.random.key(1)), rtol=1e-10
+    )
+    exact = sf.stein_direction(particles, -particles, sf.RBF())
+    many = jax.vmap(lambda key: RandomFeatures(16).direction(particles, -particles, sf.RBF(), key=key))(
+        jax.random.split(jax.random.key(2), 16)
+    )
+    assert rms(jnp.mean(many, axis=0) - exact) < 1.5 * rms(many - exact) / 4
+
+
+def test_subsample_of_all_is_exact(cloud):
+    for m in (150, 1000):
+        direction = Subsample(m).direction(*cloud, sf.IMQ(), key=jax.random.key(0))
+        np.testing.assert_array_equal(direction, sf.stein_direction(*cloud, sf.IMQ()))
+
+
+@pytest.mark.parametrize("approximation", [Subsample(100), RandomFeatures(128)], ids=["subsample", "features"])
+def test_posterior_keeps_mean_and_spread(approximation):
+    """What is saved in time must not be paid for in spread: the dispersion of the particles stays what it was."""
+    mean, sd = jnp.array([1.0, -2.0]), jnp.array([0.5, 2.0])
+    start = jax.random.normal(jax.random.key(0), (200, 2))
+
+    def fit(approximation):
+        return sf.fit(
+            sf.Density(lambda x: -0.5 * jnp.sum(((x - mean) / sd) ** 2)),
+            sf.SVGD(approximation=approximation),
+            particles=start,
+            num_steps=400,
+            progress=False,
+        )
+
+    exact, result = fit(None), fit(approximation)
+    np.testing.assert_allclose(result.mean(), mean, atol=0.2 * sd.min())
+    np.testing.assert_allclose(result.sd(), exact.sd(), rtol=0.1)
+    np.testing.assert_allclose(result.dispersion, exact.dispersion, atol=0.15)
+
+
+def test_settings_are_checked(cloud):
+    with pytest.raises(ValueError, match="at least one particle; got 0"):
+        Subsample(0)
+    with pytest.raises(ValueError, match="even number of features"):
+        RandomFeatures(7)
+    with pytest.raises(TypeError, match=r"knows the frequencies of sf\.RBF and sf\.IMQ; .*Use sf\.Subsample\(m\)"):
+        RandomFeatures(8).direction(*cloud, sf.kernels.Function(lambda x, y: x @ y), key=jax.random.key(0))
+    with pytest.raises(TypeError, match="another profile, Multiquadric"):
+        RandomFeatures(8).direction(*cloud, sf.SVGD().kernel, key=jax.random.key(0))

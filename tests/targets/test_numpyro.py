@@ -1,0 +1,138 @@
+"""NumPyro models: the posteriors of long NUTS runs of NumPyro, minibatches, predictions, names, and what is refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro
+import numpyro.distributions as dist
+import pytest
+import references
+from numpyro.infer import Predictive
+from references import EFFECTS, ERRORS, eight_schools, logistic, logistic_data
+
+import steinflow as sf
+
+
+@pytest.mark.parametrize("name", ["eight schools", "logistic", "poisson"])
+def test_defaults_agree_with_nuts(name):
+    model, args = references.NUMPYRO[name]
+    references.check(sf.from_numpyro(model, *args), "numpyro", name)
+
+
+@pytest.fixture(scope="module")
+def schools():
+    target = sf.from_numpyro(eight_schools, ERRORS, effects=EFFECTS)
+    return target, sf.fit(target, num_steps=50, progress=False)
+
+
+def test_log_density_is_that_of_numpyro():
+    X, y = logistic_data()
+    target = sf.from_numpyro(eight_schools, ERRORS, EFFECTS)
+    params = {"mu": jnp.array(1.0), "tau": jnp.log(2.0), "z": jnp.arange(8.0) / 8}
+    priors = (
+        dist.Normal(0, 5).log_prob(1.0) + dist.HalfCauchy(5).log_prob(2.0) + dist.Normal().log_prob(params["z"]).sum()
+    )
+    likelihood = dist.Normal(1 + 2 * params["z"], ERRORS).log_prob(EFFECTS).sum()
+    np.testing.assert_allclose(target.log_density(params), priors + likelihood + np.log(2.0), rtol=1e-5)
+    # An epoch of minibatches averages to all rows.
+    target = sf.from_numpyro(logistic, X, y, batch_size=100)
+    params = {"w": jnp.array([0.3, 0.1, -1.0]), "b": jnp.array(0.2)}
+    batches = [target.minibatch(jax.random.key(0), jnp.asarray(step)) for step in range(3)]
+    assert sorted(np.concatenate([batch["row"] for batch in batches])) == list(range(300))
+    values = [target.log_density(params, batch) for batch in batches]
+    np.testing.assert_allclose(np.mean(values), target.log_density(params), rtol=1e-5)
+
+
+def test_there_and_back(schools):
+    target, result = schools
+    assert result.particles["theta"].shape == (100, 8)
+    one = {name: values[0] for name, values in result.particles.items()}
+    back = target.constrain(target.unconstrain(one))
+    for name, values in one.items():
+        np.testing.assert_allclose(back[name], values, rtol=1e-4)
+    again = sf.fit(target, particles=result.particles, num_steps=1, progress=False)  # deterministic sites do no harm
+    assert set(again.particles) == {"mu", "tau", "z", "theta"}
+    with pytest.raises(ValueError, match=r"\['tau', 'z'\] are missing"):
+        target.unconstrain({"mu": 0.0})
+
+
+def test_starts_from_the_prior():
+    target = sf.from_numpyro(eight_schools, ERRORS, EFFECTS)
+    draws = jax.vmap(target.sample_prior)(jax.random.split(jax.random.key(0), 4000))
+    np.testing.assert_allclose(draws["mu"].mean(), 0, atol=0.3)
+    np.testing.assert_allclose(draws["mu"].std(), 5, rtol=0.05)
+    np.testing.assert_allclose(jnp.median(draws["tau"]), 5, rtol=0.1)
+
+    def flat(y):
+        m = numpyro.sample("m", dist.ImproperUniform(dist.constraints.real, (), ()))
+        numpyro.sample("y", dist.Normal(m, 1), obs=y)
+
+    draws = jax.vmap(sf.from_numpyro(flat, np.ones(3)).sample_prior)(jax.random.split(jax.random.key(0), 100))
+    assert draws["m"].std() > 0.5
+
+
+def test_arviz_groups(schools):
+    target, result = schools
+    data = result.to_arviz(coords={"school": list("ABCDEFGH")})
+    assert {"posterior", "sample_stats", "log_likelihood", "posterior_predictive", "observed_data"} <= set(
+        data.groups()
+    )
+    assert data["posterior"]["theta"].dims == ("chain", "draw", "school")
+    assert data["posterior_predictive"]["effect"].dims == ("chain", "draw", "school")
+    assert list(data["posterior"]["theta"].coords["school"].values) == list("ABCDEFGH")
+    np.testing.assert_allclose(data["observed_data"]["effect"], EFFECTS)
+    expected = dist.Normal(result.particles["theta"], ERRORS).log_prob(EFFECTS)
+    np.testing.assert_allclose(data["log_likelihood"]["effect"][0], expected, rtol=1e-4)
+    few = result.to_arviz(log_likelihood=False, posterior_predictive=False)
+    assert "log_likelihood" not in few.groups()
+    draws = target.predictive(
+        {name: jnp.repeat(v[:1], 5000, 0) for name, v in result.particles.items()}, key=jax.random.key(0)
+    )
+    np.testing.assert_allclose(draws["effect"].mean(0), result.particles["theta"][0], atol=1.0)
+    np.testing.assert_allclose(draws["effect"].std(0), ERRORS, rtol=0.05)
+    # NumPyro's own tools take the particles too.
+    predicted = Predictive(eight_schools, result.particles)(jax.random.key(0), ERRORS)
+    assert predicted["effect"].shape == (100, 8)
+
+
+def test_minibatched_model_predicts_all_rows():
+    X, y = logistic_data()
+    result = sf.fit(sf.from_numpyro(logistic, X, y, batch_size=50), num_particles=5, num_steps=5, progress=False)
+    data = result.to_arviz()
+    assert data["log_likelihood"]["y"].shape == data["posterior_predictive"]["y"].shape == (1, 5, 300)
+    np.testing.assert_array_equal(data["observed_data"]["y"], y)
+
+
+def test_models_may_look_at_values():
+    def grouped(group, y):
+        with numpyro.plate("group", int(np.max(group)) + 1):
+            m = numpyro.sample("m", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(m[group], 1), obs=y)
+
+    target = sf.from_numpyro(grouped, np.array([0, 1, 1]), np.array([0.0, 1.0, 1.0]))
+    result = sf.fit(target, num_particles=5, num_steps=5, progress=False)
+    assert result.particles["m"].shape == (5, 2)
+
+
+def test_refusals():
+    def discrete(y):
+        z = numpyro.sample("z", dist.Bernoulli(0.5))
+        numpyro.sample("y", dist.Normal(z, 1), obs=y)
+
+    def local(y):
+        with numpyro.plate("row", 10, subsample_size=5) as rows:
+            z = numpyro.sample("z", dist.Normal(0, 1))
+            numpyro.sample("y", dist.Normal(z, 1), obs=y[rows])
+
+    def learned(y):
+        numpyro.sample("y", dist.Normal(numpyro.param("m", 0.0), 1), obs=y)
+
+    y = np.zeros(10)
+    with pytest.raises(ValueError, match=r"'z' is discrete.*Sum it out"):
+        sf.from_numpyro(discrete, y)
+    with pytest.raises(ValueError, match=r"subsampled plate 'row'.*Remove subsample_size"):
+        sf.from_numpyro(local, y)
+    with pytest.raises(ValueError, match="without a prior"):
+        sf.from_numpyro(learned, y)
+    with pytest.raises(ValueError, match="nothing to infer"):
+        sf.from_numpyro(lambda y: numpyro.sample("y", dist.Normal(0, 1), obs=y), y)

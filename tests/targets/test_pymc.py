@@ -1,0 +1,114 @@
+"""PyMC models: the posteriors of long NUTS runs of PyMC, transforms, predictions, names, no side effects, refusals."""
+
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+import references
+from references import EFFECTS, ERRORS
+
+import steinflow as sf
+
+pm = pytest.importorskip("pymc")
+
+
+@pytest.fixture(scope="module")
+def schools():
+    model = references.pymc_model("eight schools")
+    target = sf.from_pymc(model)
+    return model, target, sf.fit(target, key=0, progress=False)
+
+
+@pytest.mark.parametrize("name", ["eight schools", "logistic", "poisson"])
+def test_defaults_agree_with_nuts(name):
+    references.check(sf.from_pymc(references.pymc_model(name)), "pymc", name)
+
+
+def test_arviz_groups(schools):
+    _, target, result = schools
+    data = result.to_arviz()
+    assert {"posterior", "sample_stats", "log_likelihood", "posterior_predictive", "observed_data"} <= set(
+        data.groups()
+    )
+    for group, name in [("posterior", "theta"), ("posterior_predictive", "effect"), ("log_likelihood", "effect")]:
+        assert data[group][name].dims == ("chain", "draw", "school")
+        assert list(data[group][name].coords["school"].values) == list("ABCDEFGH")
+    np.testing.assert_allclose(data["observed_data"]["effect"], EFFECTS)
+    residuals = (EFFECTS - np.asarray(result.particles["theta"])) / ERRORS
+    expected = -0.5 * residuals**2 - np.log(ERRORS * np.sqrt(2 * np.pi))
+    np.testing.assert_allclose(data["log_likelihood"]["effect"][0], expected, rtol=1e-3)
+    one = {name: np.repeat(values[:1], 2000, 0) for name, values in result.particles.items()}
+    draws = target.predictive(one, key=jax.random.key(0))["effect"]
+    np.testing.assert_allclose(draws.mean(0), result.particles["theta"][0], atol=1.5)
+    np.testing.assert_allclose(draws.std(0), ERRORS, rtol=0.08)
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    """Every kind of transform, one that depends on another variable, and a flat prior."""
+    with pm.Model() as model:
+        sigma = pm.HalfNormal("sigma", 2)
+        pm.Uniform("below", 0, sigma)
+        pm.Dirichlet("shares", np.ones(3))
+        pm.Beta("rate", 2, 2)
+        flat = pm.Flat("flat")
+        pm.Normal("y", flat, sigma, observed=np.arange(4.0))
+    return model, sf.from_pymc(model)
+
+
+def test_transforms_and_log_density_are_those_of_pymc(mixed):
+    model, target = mixed
+    user = {"sigma": 1.5, "below": 0.3, "shares": np.array([0.2, 0.3, 0.5]), "rate": 0.4, "flat": -1.0}
+    user = {name: np.asarray(value, np.float32) for name, value in user.items()}
+    values = target.unconstrain(user)
+    back = target.constrain(values)
+    for name, value in user.items():
+        np.testing.assert_allclose(back[name], value, rtol=1e-5)
+    point = {v.name: np.asarray(values[rv.name]) for rv, v in zip(model.free_RVs, model.value_vars, strict=True)}
+    expected = model.compile_logp(mode="FAST_COMPILE")(point)
+    np.testing.assert_allclose(target.log_density(values), expected, rtol=1e-5)
+    with pytest.raises(ValueError, match=r"'rate'.* are missing"):
+        target.unconstrain({"sigma": 1.0})
+
+
+def test_starts_from_the_prior(mixed):
+    _, target = mixed
+    draws = jax.vmap(target.sample_prior)(jax.random.split(jax.random.key(0), 1000))
+    np.testing.assert_allclose((draws["sigma"] ** 2).mean(), 4, rtol=0.15)
+    np.testing.assert_allclose((draws["below"] / draws["sigma"]).mean(), 0.5, atol=0.04)
+    np.testing.assert_allclose(draws["shares"].mean(0), 1 / 3, atol=0.04)
+    assert 0.3 < draws["flat"].std() < 1
+    again = jax.vmap(target.sample_prior)(jax.random.split(jax.random.key(0), 1000))
+    np.testing.assert_array_equal(again["sigma"], draws["sigma"])
+
+
+def test_no_side_effects():
+    code = """
+import os, jax, pymc as pm, steinflow as sf
+before = jax.config.jax_enable_x64, os.environ.get("XLA_FLAGS")
+with pm.Model() as model:
+    pm.Normal("x")
+sf.from_pymc(model)
+assert (jax.config.jax_enable_x64, os.environ.get("XLA_FLAGS")) == before
+assert len(jax.devices()) == 1
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_refusals():
+    with pm.Model() as discrete:
+        pm.Normal("y", pm.Bernoulli("z", 0.5), observed=1.0)
+    with pm.Model() as minibatched:
+        pm.Normal("y", pm.Normal("m"), observed=pm.Minibatch(np.zeros(10), batch_size=5), total_size=10)
+    with pm.Model() as empty:
+        pm.Normal("y", observed=1.0)
+    with pytest.raises(ValueError, match=r"\['z'\] are discrete.*Sum them out"):
+        sf.from_pymc(discrete)
+    with pytest.raises(ValueError, match=r"pm\.Minibatch"):
+        sf.from_pymc(minibatched)
+    with pytest.raises(ValueError, match="nothing to infer"):
+        sf.from_pymc(empty)
+    with pytest.raises(TypeError, match=r"takes a pymc\.Model"):
+        sf.from_pymc(lambda: None)

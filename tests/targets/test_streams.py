@@ -1,0 +1,164 @@
+"""Data beyond memory, and runs beyond memory: mapped files, streams, and what is said before it is too late."""
+
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import steinflow as sf
+from steinflow.inference import memory
+from steinflow.targets.streams import Feed
+
+NUM_DATA = 103
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(NUM_DATA, 2)).astype(np.float32)
+Y = (X @ np.array([1.0, -1.0]) + RNG.normal(size=NUM_DATA)).astype(np.float32)
+START = RNG.normal(size=(10, 2)).astype(np.float32)
+METHOD = sf.SVGD.paper()
+
+
+def log_prior(w):
+    return -0.5 * jnp.sum(w**2)
+
+
+def log_likelihood(w, rows):
+    return -0.5 * (rows[1] - rows[0] @ w) ** 2
+
+
+def fit(data, batch_size=None, num_steps=150, **settings):
+    target = sf.Posterior(log_prior, log_likelihood, data, batch_size=batch_size)
+    return sf.fit(target, METHOD, particles=START, num_steps=num_steps, key=1, progress=False, **settings)
+
+
+class Loader:
+    """Epochs in fixed order, the last batch of each too short, as loaders do."""
+
+    def __init__(self, batch_size=10):
+        self.batch_size = batch_size
+
+    def __iter__(self):
+        for start in range(0, NUM_DATA, self.batch_size):
+            yield X[start : start + self.batch_size], Y[start : start + self.batch_size]
+
+
+@pytest.fixture(scope="module")
+def mapped(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    for name, array in (("x", X), ("y", Y)):
+        np.save(folder / f"{name}.npy", array)
+    return tuple(np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("x", "y"))
+
+
+def test_mapped_data_give_the_same_run_as_arrays(mapped):
+    reference, result = fit((X, Y), batch_size=8), fit(mapped, batch_size=8)
+    np.testing.assert_array_equal(result.particles, reference.particles)
+    jax.tree.map(np.testing.assert_array_equal, result.history, reference.history)
+
+
+def test_mapped_data_are_read_by_batches(mapped):
+    class Spy(np.memmap):
+        asked = 0
+
+        def __getitem__(self, index):
+            if isinstance(index, np.ndarray):
+                Spy.asked = max(Spy.asked, len(index))
+            return super().__getitem__(index)
+
+    spies = tuple(array.view(Spy) for array in mapped)
+    target = sf.Posterior(log_prior, log_likelihood, spies, batch_size=1)
+    assert isinstance(target.data, sf.Mapped)
+    fit(spies, batch_size=1, num_steps=30)
+    assert 0 < Spy.asked <= 64  # the rows of a block of steps, not all of them
+
+
+def test_stream_in_epochs_is_resumed(tmp_path):
+    reference = fit(sf.Stream(Loader(), NUM_DATA))
+
+    def stop(history):
+        if history["step"][-1] == 90:
+            raise KeyboardInterrupt
+        return False
+
+    assert fit(sf.Stream(Loader(), NUM_DATA), stop=stop, checkpoint=tmp_path).outcome.status == "interrupted"
+    resumed = fit(sf.Stream(Loader(), NUM_DATA), checkpoint=tmp_path)
+    np.testing.assert_array_equal(resumed.particles, reference.particles)
+
+
+def test_stream_from_a_step(tmp_path):
+    full = [batch for batch in Loader() if len(batch[1]) == 10]
+    asked = []
+
+    def batches(step):
+        asked.append(step)
+        return (full[i % len(full)] for i in range(step, 10_000))
+
+    reference = fit(sf.Stream(Loader(), NUM_DATA))
+    np.testing.assert_array_equal(fit(sf.Stream(batches, NUM_DATA)).particles, reference.particles)
+    with Feed(sf.Stream(batches, NUM_DATA), None, key=jax.random.key(0)) as feed:
+        assert feed.seek(77)
+        np.testing.assert_array_equal(feed.block.batch(77)[1], full[77 % len(full)][1])
+    assert asked[-1] == 77
+
+
+def test_stream_that_ends():
+    result = fit(sf.Stream(iter(list(Loader())), NUM_DATA))
+    assert result.outcome.status == "interrupted"
+    assert "the stream of batches ended at step 10" in result.outcome.message
+
+
+def test_wrong_streams_are_refused():
+    def two_sizes():
+        yield X[:10], Y[:10]
+        yield X[:20], Y[:20]
+
+    with pytest.raises(ValueError, match=r"All batches of a stream have the same shapes: .* at step 1"):
+        fit(sf.Stream(two_sizes(), NUM_DATA))
+    with pytest.raises(ValueError, match="have 10 rows: leave it out"):
+        fit(sf.Stream(Loader(), NUM_DATA), batch_size=9)
+    with pytest.raises(ValueError, match="no batches"):
+        fit(sf.Stream([], NUM_DATA))
+    with pytest.raises(TypeError, match="an iterable of batches"):
+        sf.Stream(3, NUM_DATA)
+
+
+def test_errors_of_a_loader_reach_the_user():
+    def broken():
+        yield from Loader()
+        raise OSError("the network is gone")
+
+    with pytest.raises(OSError, match="the network is gone"):
+        fit(sf.Stream(broken(), NUM_DATA))
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("steinflow-feed")]
+
+
+def test_mapped_data_need_batches(mapped):
+    with pytest.raises(ValueError, match="are read by batches: pass Posterior"):
+        fit(mapped)
+    target = sf.Posterior(log_prior, log_likelihood, mapped, batch_size=8)
+    with pytest.raises(ValueError, match="its log density needs a batch"):
+        sf.ksd(target, START)
+
+
+def test_too_little_memory_is_said_before_the_run(monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 100)
+    with pytest.raises(
+        MemoryError, match=r"needs about .* and 0 MB are available.*batch_size .*now all 103 rows.*now 10"
+    ):
+        fit((X, Y))
+    monkeypatch.setattr(memory, "available_memory", lambda: None)
+    fit((X, Y), num_steps=1)
+
+
+def test_a_run_that_cannot_fit_is_refused():
+    """10^5 particles times 10^6 rows of likelihoods: 400 GB."""
+    data = jnp.zeros((1_000_000, 1))
+    target = sf.Posterior(log_prior, lambda w, rows: jnp.sin(rows @ w) ** 2, data)
+    with pytest.raises(MemoryError, match=r"needs about \d{3,}\.\d GB of working memory.*a smaller batch_size"):
+        sf.fit(target, METHOD, particles=np.ones((100_000, 1)), num_steps=1, progress=False)
+
+
+def test_available_memory_is_plausible():
+    available = memory.available_memory()
+    assert available is None or 2**26 < available < 2**50
