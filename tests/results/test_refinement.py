@@ -8,6 +8,7 @@ from scenarios import normal_log_density
 
 import steinflow as sf
 from steinflow.results.refinement import stein_thinning, stein_weights
+from steinflow.stein import operators
 
 RNG = np.random.default_rng(0)
 DRAWS = RNG.standard_normal((200, 2)).astype(np.float32)
@@ -20,7 +21,7 @@ def result_at(points, log_density=normal_log_density):
 
 def objective(weights, points):
     scores = -points
-    return float(sf.stein.ksd_squared(points, scores, sf.IMQ(), weights=jnp.asarray(weights, jnp.float32)))
+    return float(operators.ksd_squared(points, scores, sf.IMQ(), weights=jnp.asarray(weights, jnp.float32)))
 
 
 def test_weights_bring_mean_and_variance_back():

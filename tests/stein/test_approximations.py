@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import steinflow as sf
+from steinflow.stein import kernels
 from steinflow.stein.approximations import RandomFeatures, Subsample
 
 KERNELS = {
@@ -113,6 +114,6 @@ def test_settings_are_checked(cloud):
     with pytest.raises(ValueError, match="even number of features"):
         RandomFeatures(7)
     with pytest.raises(TypeError, match=r"knows the frequencies of sf\.RBF and sf\.IMQ; .*Use sf\.Subsample\(m\)"):
-        RandomFeatures(8).direction(*cloud, sf.kernels.Function(lambda x, y: x @ y), key=jax.random.key(0))
+        RandomFeatures(8).direction(*cloud, kernels.Function(lambda x, y: x @ y), key=jax.random.key(0))
     with pytest.raises(TypeError, match="another profile, Multiquadric"):
         RandomFeatures(8).direction(*cloud, sf.SVGD().kernel, key=jax.random.key(0))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import steinflow as sf
+from steinflow.stein import operators
 from steinflow.stein.kernels import Scaled, Sum, as_kernel
 
 RNG = np.random.default_rng(0)
@@ -35,7 +36,7 @@ def test_multiquadric_is_positive_definite_on_differences():
         with pytest.raises(ValueError, match=r"sf.Centered\(sf.Multiquadric\(\)\)"):
             sf.SVGD(kernel=kernel)
         with pytest.raises(ValueError, match=r"sf.Centered\(sf.Multiquadric\(\)\)"):
-            sf.stein.ksd_squared(X, -X, kernel)
+            operators.ksd_squared(X, -X, kernel)
 
 
 def test_centred_is_one_plus_what_is_left_of_the_mean():
