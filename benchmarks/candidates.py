@@ -13,7 +13,7 @@ import numpy as np
 import optax
 
 import steinflow as sf
-from steinflow.targets.base import as_target
+from steinflow.methods.base import Time
 from steinflow.targets.flat import flatten
 
 
@@ -33,10 +33,11 @@ def log_density(x):
 def steinflow(particles):
     """Algorithm 1: RBF kernel, median bandwidth at every step, AdaGrad; the loop is that of `fit`."""
     method = sf.SVGD.paper()
-    target, x = flatten(as_target(log_density), particles)
+    target, x = flatten(log_density, particles)
     key = jax.random.key(0)
-    state = method.init(target, x, num_steps=jnp.asarray(1000), key=key)
-    return _compiled(lambda state: method.step(target, state, None, key=key), state)
+    state = method.init(target, x, num_steps=1000, key=key)
+    time = Time(jnp.asarray(0), jnp.asarray(1000))
+    return _compiled(lambda state: method.step(target, state, None, time=time, key=key), state)
 
 
 def matrix_products(particles):

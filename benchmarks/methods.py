@@ -21,6 +21,7 @@ import numpy as np
 import steinflow as sf
 from benchmarks.time_to_accuracy import moments, time_to_accuracy
 from benchmarks.timing import seconds_per_step
+from steinflow.methods.base import Time
 from steinflow.paper import datasets
 from steinflow.targets.flat import flatten
 
@@ -50,13 +51,14 @@ def stepper(method, target, num_particles, key=0):
     """Steps of a method, as `fit` takes them."""
     keys = jax.random.split(jax.random.key(key), num_particles)
     flat, x = flatten(target, jax.vmap(target.sample_prior)(keys))
-    state = eqx.filter_jit(method.init)(flat, x, num_steps=jnp.asarray(1000), key=jax.random.key(1))
+    state = eqx.filter_jit(method.init)(flat, x, num_steps=1000, key=jax.random.key(1))
 
     @eqx.filter_jit
     def run(flat, state, count):
         def body(i, state):
             batch = flat.minibatch(jax.random.key(2), i)
-            return method.step(flat, state, batch, key=jax.random.fold_in(jax.random.key(3), i))
+            time = Time(i, jnp.asarray(1000))
+            return method.step(flat, state, batch, time=time, key=jax.random.fold_in(jax.random.key(3), i))
 
         return jax.lax.fori_loop(0, count, body, state)
 
@@ -113,7 +115,7 @@ def speed():
         plain_class = runpy.run_path(str(ROOT / "tests" / "pbp_numpy.py"))["NumPyPBP"]
         (X, y), _ = datasets.load("boston").split(0)
         model = sf.models.NeuralNetwork(X, y)
-        X, y = model.data["X"], model.data["y"]
+        X, y = model.data.values["X"], model.data.values["y"]
         state = initial_state(model.sizes, 1, jax.random.key(0))
         plain = plain_class([np.asarray(m) for m in state.means])
         arrays = np.asarray(X), np.asarray(y), np.arange(len(y))
@@ -188,7 +190,7 @@ def gaussian_problem(dim=10):
 def german_problem():
     train, test = datasets.load("german").split(0)
     model = sf.models.LogisticRegression(*train)
-    long_run = sf.fit(model, sf.NUTS(), num_particles=10_000, num_steps=2_500, key=99, progress=False)
+    long_run = sf.fit(model, sf.NUTS(), num_steps=2_500, key=99, progress=False)
     return model, tuple(moments(long_run)), test
 
 
@@ -214,7 +216,7 @@ def table():
         ("DSVI", sf.DSVI(stage=300), 1000, 20_000),
         ("PMD", sf.PMD(), 100, 500),
         ("NPV", sf.NPV(draws_per_component=20), 50, 6),
-        ("NUTS", sf.NUTS(), 1000, 250),
+        ("NUTS", sf.NUTS(), 4, 250),
         ("MAP", sf.MAP(), 4, 500),
         ("MonteCarlo", exact, 1000, 1),
     ]:
@@ -228,8 +230,8 @@ def table():
         ("ParallelSGLD", sf.ParallelSGLD(5e-4 * 100, decay=0.0), 100, 1500),
         ("DSVI", sf.DSVI(stage=500), 1000, 20_000),
         ("PMD", sf.PMD(), 100, 1000),
-        ("NPV", sf.NPV(draws_per_component=20), 50, 5),
-        ("NUTS", sf.NUTS(), 1000, 250),
+        ("NPV", sf.NPV(draws_per_component=20, laplacian=model.laplacian), 50, 5),
+        ("NUTS", sf.NUTS(), 4, 250),
         ("MAP", sf.MAP(), 4, 500),
     ]:
         result, seconds = timed(model, method, num_particles=n, num_steps=steps, key=1)
@@ -245,7 +247,7 @@ def table():
         ("DSVI", sf.DSVI("diagonal"), 100, 20_000),
         ("PMD", sf.PMD(), 100, 2000),
         ("NPV", sf.NPV(max_iterations=50), 5, 2),
-        ("NUTS", sf.NUTS(num_chains=2, num_warmup=200, max_doublings=7), 100, 100),
+        ("NUTS", sf.NUTS(num_chains=2, num_warmup=200, max_doublings=7), 2, 50),
         ("MAP", sf.MAP(0.01), 4, 3000),
         ("PBP", sf.PBP(), 100, 40),
     ]:

@@ -70,7 +70,7 @@ def time_to_accuracy(names):
     for name in names:
         (X, y), _ = datasets.load(name).split(0)
         model = sf.models.LogisticRegression(X[:1000], y[:1000])
-        truth = moments(sf.fit(model, sf.NUTS(), num_particles=20_000, num_steps=5_000, key=99, progress=False))
+        truth = moments(sf.fit(model, sf.NUTS(), num_steps=5_000, key=99, progress=False))
 
         def errors(mean, sd, truth=truth):
             error = np.sqrt(np.mean(((mean - truth[0]) / truth[1]) ** 2))

@@ -6,7 +6,7 @@ from steinflow.inference.checkpoints import Checkpoint
 from steinflow.inference.loop import fit
 from steinflow.inference.stopping import Converged
 from steinflow.methods.annealed import Annealed
-from steinflow.methods.base import Method
+from steinflow.methods.base import Draws, Method, Time
 from steinflow.methods.dsvi import DSVI
 from steinflow.methods.map import MAP
 from steinflow.methods.monte_carlo import MonteCarlo
@@ -15,21 +15,25 @@ from steinflow.methods.nuts import NUTS
 from steinflow.methods.pbp import PBP
 from steinflow.methods.pmd import PMD
 from steinflow.methods.sgld import SGLD, ParallelSGLD
-from steinflow.methods.svgd.exploration import Exploration
+from steinflow.methods import svgd
+from steinflow.methods.svgd.exploration import Barker, NoExploration
 from steinflow.methods.svgd.method import SVGD
 from steinflow.methods.svgd.metrics import Cloud, Euclidean
-from steinflow.methods.svgd.steps import adagrad, adagrad_with_momentum, adaptive, decaying_adam
+from steinflow.methods.svgd.steps import Adaptive, DecayingAdam, adagrad
 from steinflow.models.networks import from_network
 from steinflow.results import plots
 from steinflow.results.diagnostics import dispersion, goodness_of_fit, ksd
+from steinflow.results.outcome import Outcome
 from steinflow.results.refinement import Check
-from steinflow.results.result import Outcome, Result, load
+from steinflow.results.result import Result, load
 from steinflow.results.verdict import Verdict
 from steinflow.stein.approximations import RandomFeatures, Subsample
 from steinflow.stein.bandwidths import Fixed, Median, Wide
+from steinflow.stein.direction import stein_direction
 from steinflow.stein.kernels import IMQ, RBF, Centered, Kernel, Linear, Multiquadric, Radial
-from steinflow.stein.operators import stein_direction
-from steinflow.targets.base import Density, Posterior, Target
+from steinflow.targets.base import Density, Target
+from steinflow.targets.flat import flatten
+from steinflow.targets.posterior import Posterior
 from steinflow.targets.pymc import from_pymc
 from steinflow.targets.score import from_score
 from steinflow.targets.streams import Mapped, Stream
@@ -46,7 +50,8 @@ def __getattr__(name):
         from steinflow.targets.numpyro import from_numpyro
 
         return from_numpyro
-    if name in ("SteinClassifier", "SteinRegressor"):  # not in __all__: import * works without scikit-learn
+    # Not in __all__: import * works without scikit-learn.
+    if name in ("SteinClassifier", "SteinPoissonRegressor", "SteinRegressor"):
         from steinflow import estimators
 
         return getattr(estimators, name)
@@ -71,8 +76,13 @@ __all__ = [
     "Cloud",
     "Converged",
     "Density",
+    "Draws",
     "Euclidean",
-    "Exploration",
+    "Barker",
+    "NoExploration",
+    "Adaptive",
+    "DecayingAdam",
+    "svgd",
     "Fixed",
     "Kernel",
     "Linear",
@@ -90,15 +100,14 @@ __all__ = [
     "Stream",
     "Subsample",
     "Target",
+    "Time",
     "Verdict",
     "Wide",
     "adagrad",
-    "adagrad_with_momentum",
-    "adaptive",
     "constraints",
-    "decaying_adam",
     "dispersion",
     "fit",
+    "flatten",
     "from_network",
     "from_numpyro",
     "from_pymc",

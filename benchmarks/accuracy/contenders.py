@@ -54,7 +54,7 @@ def svgd(problem, truth, num_particles, method, num_steps=NUM_STEPS, *, double=F
             **found,
             "ksd": result.ksd,
             "dispersion": [float(np.min(result.dispersion)), float(np.max(result.dispersion))],
-            "outcome": result.outcome.status,
+            "outcome": result.outcome.value,
             "verdict": verdict.level,
             "reasons": verdict.reasons,
         }

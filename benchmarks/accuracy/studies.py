@@ -98,7 +98,7 @@ def _refined(name, way):
     exact = truth(name, problem)
     start = problem.particles(num_particles)
     result = sf.fit(problem.log_density, method, particles=start, num_steps=num_steps, progress=False)
-    check = result.checked()
+    check = result.check()
     reweighted = result.reweighted()
     # Particles as often as they weigh, so that all are compared alike.
     copies = np.repeat(np.arange(len(result)), np.round(2000 * np.asarray(reweighted.weights)).astype(int))
@@ -127,7 +127,7 @@ EXPLORED = (
 
 def exploration(words):
     """What exploration does, into the page: the default with it and without."""
-    settled = sf.SVGD(metric=sf.Cloud(exploration=None))
+    settled = sf.SVGD(exploration=sf.NoExploration())
     lines = ["| target | mean error with | without | sd ratio with | without |", "|---" * 5 + "|"]
     for name in EXPLORED:
         problem = PROBLEMS[name]()

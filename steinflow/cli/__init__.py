@@ -1,14 +1,18 @@
 """The command line: `steinflow --help`."""
 
+from collections.abc import Callable
 
-def main() -> None:
-    """Run the command line; the script `steinflow` calls this."""
+
+def command_line() -> Callable[[], None]:
+    """Return the command line, a function without arguments.
+
+    Raises:
+        SystemExit: if a package that it needs is not installed.
+    """
     try:
         from steinflow.cli.app import app
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] not in ("typer", "rich"):
+        if error.name is None or error.name.split(".")[0] not in ("rich", "sklearn", "typer"):
             raise
-        raise SystemExit("The command line needs typer and rich: pip install 'steinflow[cli]'.") from error
-    app()
+        raise SystemExit("The command line needs more packages: pip install 'steinflow[cli]'.") from error
+    return app

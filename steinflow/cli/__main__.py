@@ -1,5 +1,5 @@
 """`python -m steinflow.cli`, where the script is not on the path."""
 
-from steinflow.cli import main
+from steinflow.cli import command_line
 
-main()
+command_line()()

@@ -47,7 +47,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 3 verdict red with --strict, 130 interrupted.",
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 3 red verdict with --strict, 130 interrupted.",
 )
 _TABLES, _MORE = "Tables", "More"
 
@@ -86,10 +86,10 @@ def manual(
 ) -> None:
     """Bayesian regression from the command line, by Stein variational gradient descent.
 
-    A posterior is a set of particles that move until they stand for it; a verdict tells whether they do.
+    Particles move until together they represent the posterior; a verdict says whether they do.
 
-      steinflow fit houses.csv --target price     [dim]fit, test on rows held out, save the run[/dim]
-      steinflow report runs/houses-price          [dim]one HTML file about it, opens offline[/dim]
+      steinflow fit houses.csv --target price     [dim]fit, test on held-out rows, save the run[/dim]
+      steinflow report runs/houses-price          [dim]one HTML file about it that opens offline[/dim]
       steinflow predict runs/houses-price new.csv [dim]predictions with their uncertainty[/dim]
     """
     with suppress(RuntimeError):  # a user without a home folder

@@ -4,7 +4,6 @@ Results go to standard output, remarks and progress to standard error, so that `
 """
 
 import functools
-import json
 import sys
 import warnings
 from collections.abc import Callable, Iterable
@@ -15,7 +14,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from steinflow.results.verdict import Verdict
+from steinflow.tables.advice import WORDS, advice, sentence
+from steinflow.tables.predictions import METRICS
+from steinflow.tables.runs import Run, json_text
 from steinflow.tables.tables import shown
 
 FAILED, DISTRUSTED, INTERRUPTED = 1, 3, 130
@@ -28,16 +29,6 @@ Json = Annotated[
     bool, typer.Option("--json", help="Print the result as JSON on standard output.", rich_help_panel="Output")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar and no remarks.", rich_help_panel="Output")]
-_WORDS = {"green": "trust it", "yellow": "look closer", "red": "do not trust it"}
-_NAMES = {
-    "accuracy": "accuracy",
-    "accuracy_of_guessing": "accuracy of guessing",
-    "calibration_error": "calibration error",
-    "log_likelihood": "log-likelihood per row",
-    "rmse": "root mean square error",
-    "r2": "variance explained (R²)",
-    "coverage_90": "inside their 90% interval",
-}
 
 
 def clear_errors(command: Callable) -> Callable:
@@ -50,7 +41,7 @@ def clear_errors(command: Callable) -> Callable:
         try:
             with warnings.catch_warnings(action="ignore"):  # of internals; what a user should know is said in words
                 return command(*args, **kwargs)
-        except typer.Exit:  # the command has said all it has to say
+        except (typer.Exit, typer.BadParameter):  # typer prints the latter, with the usage, and ends with exit code 2
             raise
         except KeyboardInterrupt:
             fail("Interrupted; nothing was written.", INTERRUPTED)
@@ -62,12 +53,10 @@ def clear_errors(command: Callable) -> Callable:
         except MemoryError as error:
             fail(f"There is not enough memory. {error or 'Use fewer --particles or a smaller --batch-size.'}")
         except OSError as error:
-            name = f" {shown(error.filename, 200)}" if error.filename else ""
-            fail(f"{error.strerror or error}:{name}. Nothing was written.")
+            what = f"{shown(error.filename, 200)}: {error.strerror}" if error.filename else str(error)
+            fail(f"{what.removesuffix('.')}. Nothing was written.")
         except Exception as error:  # noqa: BLE001
-            fail(
-                f"steinflow failed in a way that it should not: {type(error).__name__}: {error} (--debug shows where)."
-            )
+            fail(f"This is a bug in steinflow: {type(error).__name__}: {error} (--debug shows where).")
 
     return run
 
@@ -86,21 +75,25 @@ def remark(message: str, *, quiet: bool = False) -> None:
 
 def print_json(values: Any) -> None:
     """Print plain values, and nothing else, on standard output."""
-    sys.stdout.write(json.dumps(values, indent=2, ensure_ascii=True) + "\n")
+    sys.stdout.write(json_text(values))
 
 
-def print_verdict(light: str, verdict: Verdict, remedies: Iterable[str]) -> None:
+def print_verdict(run: Run) -> None:
     """Print the traffic light, its reasons, and what to do."""
-    out.print(Text.assemble(("●", light), " ", (f"{verdict.level}: {_WORDS[light]}", f"bold {light}")))
+    verdict, light = run.result.verdict, run.light
+    out.print(Text.assemble(("●", light), " ", (f"{verdict.level}: {WORDS[light].lower()}", f"bold {light}")))
     for reason in verdict.reasons:
         out.print(Text(f"  {sentence(reason)}"), soft_wrap=True)
-    for remedy in remedies:
+    for remedy in advice(run):
         out.print(Text(f"  → {sentence(remedy)}"), soft_wrap=True)
 
 
-def sentence(text: str) -> str:
-    """Return text with a capital letter and a full stop."""
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+def print_metrics(title: str, evaluation: dict[str, Any] | None) -> None:
+    """Print how good predictions are, where that is known; the title gets the number of rows."""
+    if evaluation is not None:
+        rows = [[METRICS[name].name, METRICS[name].text(value)] for name, value in evaluation["metrics"].items()]
+        out.print()
+        out.print(table(title.format(f"{evaluation['num_rows']:,}"), ["", ""], rows))
 
 
 def light_text(light: str) -> Text:
@@ -116,20 +109,6 @@ def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], 
     for row in rows:
         grid.add_row(*(cell if isinstance(cell, Text) else Text(shown(cell)) for cell in row))
     return grid
-
-
-def figure_name(name: str) -> str:
-    """Return a metric in words."""
-    return _NAMES.get(name, name)
-
-
-def figure(name: str, value: float | None) -> str:
-    """Return the value of a metric with sensible digits."""
-    if value is None:
-        return "–"
-    if name in ("accuracy", "accuracy_of_guessing", "coverage_90"):
-        return f"{100 * value:.1f}%"
-    return f"{value:.3f}" if 1e-3 <= abs(value) < 1e3 else f"{value:.4g}"
 
 
 def show_progress(*, quiet: bool) -> bool:

@@ -1,6 +1,5 @@
 """`steinflow fit`: from a table to a saved posterior."""
 
-import hashlib
 import shlex
 import sys
 from pathlib import Path
@@ -10,60 +9,52 @@ import numpy as np
 import typer
 from rich.text import Text
 
-from steinflow.cli.console import (
-    DISTRUSTED,
-    INTERRUPTED,
-    Debug,
-    Json,
-    Quiet,
-    clear_errors,
-    figure,
-    figure_name,
-    out,
-    print_json,
-    print_verdict,
-    remark,
-    show_progress,
-    table,
-)
-from steinflow.cli.options import Data, Decimal, Encoding, Markers, Separator, read
+from steinflow.cli import console, options
+from steinflow.results.outcome import Outcome
+from steinflow.results.summary import number
 from steinflow.tables.advice import advice
 from steinflow.tables.features import Missing
 from steinflow.tables.fitting import MethodName, Prepared, prepare, run_fit
 from steinflow.tables.responses import ModelName
-from steinflow.tables.runs import Run, check_free, free_folder
+from steinflow.tables.runs import Run, check_free, check_writable, checksum, free_folder
 from steinflow.tables.tables import counted, shown
 
 _SHOWN_PARAMETERS = 15
+_HIDDEN = (50,)
 
 
-@clear_errors
+@console.clear_errors
 def fit(
-    data: Data,
+    data: options.Data,
     *,
     target: Annotated[
         str, typer.Option("--target", "-t", metavar="COLUMN", help="The column to predict.", show_default=False)
     ],
     model: Annotated[
         ModelName | None,
+        typer.Option("--model", "-m", help="Chosen from the target if not given, with a reason.", show_default=False),
+    ] = None,
+    hidden: Annotated[
+        str | None,
         typer.Option(
-            "--model", "-m", help="Chosen from the target if not given, with a word about why.", show_default=False
+            metavar="UNITS",
+            help="Units of the hidden layers of a network, such as 50 or 50,20; 50 if not given.",
+            show_default=False,
         ),
     ] = None,
-    hidden: Annotated[str, typer.Option(help="Units of the hidden layers of a network, as 50 or 50,20.")] = "50",
     method: Annotated[
         MethodName | None,
         typer.Option(help="Inference method: svgd, or svgd-network for a network, if not given.", show_default=False),
     ] = None,
     particles: Annotated[
-        int, typer.Option("--particles", "-n", min=1, help="Points that stand for the posterior.")
+        int, typer.Option("--particles", "-n", min=1, help="Points that represent the posterior.")
     ] = 100,
     steps: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="At most; a run stops when its particles have settled. 1,000, or ten passes, if not given; "
-            "2,000, or 50 passes, for a network.",
+            help="The most steps to take; a run stops when its particles have settled. If not given: 1,000, or ten "
+            "passes over the rows; for a network 2,000, or 50 passes.",
             show_default=False,
         ),
     ] = None,
@@ -72,12 +63,14 @@ def fit(
         Path | None,
         typer.Option("--output", "-o", help="Folder for the run; runs/NAME if not given.", show_default=False),
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in that folder.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an earlier run in the folder of --output.")
+    ] = False,
     drop: Annotated[
         list[str] | None,
         typer.Option(
             metavar="COLUMN",
-            help="A column to leave out, such as a name or a number of a row; may be repeated.",
+            help="A column to leave out, such as a name or a row number; may be repeated.",
             show_default=False,
             rich_help_panel="Data",
         ),
@@ -85,37 +78,37 @@ def fit(
     missing: Annotated[
         Missing,
         typer.Option(
-            help="What to do about missing values: stop, drop these rows, or fill in the column's mean.",
+            help="What to do about missing values: stop, drop the row, or fill in the mean of the column.",
             rich_help_panel="Data",
         ),
     ] = "error",
     test_fraction: Annotated[
-        float, typer.Option(help="Part of the rows to hold out and predict; 0 for none.", rich_help_panel="Data")
+        float, typer.Option(help="Fraction of the rows to hold out and predict; 0 for none.", rich_help_panel="Data")
     ] = 0.2,
     batch_size: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Rows per step; all of them up to 10,000, and 1,000 above, if not given; 100 to 1,000 for a network.",
+            help="Rows per step. If not given: all of them up to 10,000, and 1,000 above; for a network 100 to 1,000.",
             show_default=False,
             rich_help_panel="Data",
         ),
     ] = None,
-    encoding: Encoding = "utf-8",
-    separator: Separator = None,
-    decimal: Decimal = ".",
-    missing_marker: Markers = None,
+    encoding: options.Encoding = "utf-8",
+    separator: options.Separator = None,
+    decimal: options.Decimal = ".",
+    missing_marker: options.Markers = None,
     strict: Annotated[
         bool,
         typer.Option("--strict", help="End with exit code 3 if the verdict is red.", rich_help_panel="Output"),
     ] = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
+    as_json: console.Json = False,
+    quiet: console.Quiet = False,
+    debug: console.Debug = False,
 ) -> None:
     """Fit a Bayesian regression to a table and save the run.
 
-    Columns of text with few different values become categories; numbers are standardised. A part of the rows is held
+    Columns of text with few different values become categories; numbers are standardised. Some of the rows are held
     out, and the posterior is judged by how well it predicts them.
 
     [bold]Examples[/bold]
@@ -124,16 +117,24 @@ def fit(
       steinflow fit patients.csv --target ill --drop name --missing mean
       steinflow fit visits.parquet -t count --model poisson --method nuts --output runs/visits
     """
+    layers = _layers(hidden, model)
+    if overwrite and output is None:
+        raise typer.BadParameter(
+            "it replaces the run in the folder that --output names; add --output FOLDER.", param_hint="--overwrite"
+        )
     folder = output or free_folder(f"{data.name.split('.')[0]}-{target}")
     check_free(folder, overwrite=overwrite)  # before the work, not after it
-    frame = read(data, encoding, separator, decimal, missing_marker)
-    remark(f"{shown(data.name)}: {counted(len(frame), 'row')}, {counted(frame.shape[1], 'column')}.", quiet=quiet)
+    check_writable(folder)
+    frame = options.read(data, encoding, separator, decimal, missing_marker)
+    console.remark(
+        f"{shown(data.name)}: {counted(len(frame), 'row')}, {counted(frame.shape[1], 'column')}.", quiet=quiet
+    )
     prepared = prepare(
         frame,
         target,
         where=data.name,
         model=model,
-        hidden=_layers(hidden),
+        hidden=layers,
         missing=missing,
         drop=drop or [],
         test_fraction=test_fraction,
@@ -147,54 +148,46 @@ def fit(
         num_steps=steps,
         batch_size=batch_size,
         seed=seed,
-        progress=show_progress(quiet=quiet),
+        progress=console.show_progress(quiet=quiet),
         data={
             "file": data.name,
-            "sha256": _checksum(data),
+            "sha256": checksum(data),
             "split": f"{test_fraction:g} held out with seed {seed}",
             "target": target,
         },
         command=shlex.join(["steinflow", *sys.argv[1:]]),
     )
     for note in run.notes[len(prepared.notes) :]:
-        remark(note, quiet=quiet)
+        console.remark(note, quiet=quiet)
     run.save(folder, overwrite=overwrite)
-    interrupted = run.result.outcome.status == "interrupted"
     if as_json:
-        print_json(summary_of(run, folder))
+        console.print_json(summary_of(run, folder))
     else:
-        print_run(run, folder)
-    if interrupted:
+        _print_run(run, folder)
+    if run.result.outcome is Outcome.INTERRUPTED:
         done, wanted = run.result.info["num_steps"], run.settings["num_steps"]
-        remark(f"Interrupted at step {done} of {wanted}; the particles so far are in {folder}.")
-        raise typer.Exit(INTERRUPTED)
+        console.remark(f"Interrupted at step {done} of {wanted}; the particles so far are in {folder}.")
+        raise typer.Exit(console.INTERRUPTED)
     if strict and run.light == "red":
-        raise typer.Exit(DISTRUSTED)
+        raise typer.Exit(console.DISTRUSTED)
 
 
-def print_run(run: Run, folder: Path) -> None:
-    """Print parameters, figures on held-out rows, the verdict, and what to do next."""
-    out.print()
-    out.print(_parameters(run))
-    if run.evaluation is not None:
-        rows = [[figure_name(name), figure(name, value)] for name, value in run.evaluation["metrics"].items()]
-        out.print()
-        out.print(table(f"On {run.evaluation['num_rows']:,} rows held out", ["", ""], rows))
-    out.print()
-    print_verdict(run.light, run.result.verdict, advice(run))
-    info = run.result.info
-    out.print(
-        Text(
-            f"\n{len(run.result):,} particles, {info['num_steps']:,} steps of {run.settings['method']} in "
-            f"{info['seconds']:.1f} s. The run is in {folder}\n"
-        ),
-        soft_wrap=True,
+def _print_run(run: Run, folder: Path) -> None:
+    """Print parameters, metrics on held-out rows, the verdict, and what to do next."""
+    console.out.print()
+    console.out.print(_parameters(run))
+    console.print_metrics("On {} held-out rows", run.evaluation)
+    console.out.print()
+    console.print_verdict(run)
+    info, command = run.result.info, f"steinflow {{}} {shlex.quote(str(folder))}"
+    lines = (
+        f"\n{len(run.result):,} particles, {info['num_steps']:,} steps of {run.settings['method']} in "
+        f"{info['seconds']:.1f} s. The run is in {folder}\n",
+        Text.assemble("See it:      ", (command.format("report"), "bold")),
+        Text.assemble("Predict:     ", (command.format("predict") + " NEW.csv", "bold")),
     )
-    out.print(Text.assemble("See it:      ", (f"steinflow report {shlex.quote(str(folder))}", "bold")), soft_wrap=True)
-    out.print(
-        Text.assemble("Predict:     ", (f"steinflow predict {shlex.quote(str(folder))} NEW.csv", "bold")),
-        soft_wrap=True,
-    )
+    for line in lines:
+        console.out.print(Text(line) if isinstance(line, str) else line, soft_wrap=True)
 
 
 def summary_of(run: Run, folder: Path) -> dict[str, Any]:
@@ -210,7 +203,8 @@ def summary_of(run: Run, folder: Path) -> dict[str, Any]:
             "reasons": verdict.reasons,
             "remedies": advice(run),
         },
-        "outcome": {"status": run.result.outcome.status, "message": run.result.outcome.message},
+        "outcome": run.result.outcome.value,
+        "ending": run.result.ending.message,
         "ksd": run.result.ksd,
         "dispersion": float(np.median(run.result.dispersion)),
         "seconds": run.result.info["seconds"],
@@ -230,38 +224,37 @@ def _parameters(run):
     rows = _rows(parameters.coefficients(_SHOWN_PARAMETERS)) + _rows(parameters.others())
     more = parameters.num_coefficients - _SHOWN_PARAMETERS
     title = "Posterior, the clearest first" + (f" ({more} more in the report)" if more > 0 else "")
-    return table(title, ["per sd of a feature", "mean", "sd", "5%", "95%"], rows)
+    return console.table(title, ["per sd of a feature", "mean", "sd", "5%", "95%"], rows)
 
 
 def _rows(parameters):
-    figures = zip(parameters.mean, parameters.sd, *parameters.quantiles((0.05, 0.95)), strict=True)
-    return [[name, *(f"{v:.3g}" for v in row)] for name, row in zip(parameters.names, figures, strict=True)]
+    columns = zip(parameters.mean, parameters.sd, *parameters.quantiles((0.05, 0.95)), strict=True)
+    return [[name, *map(number, row)] for name, row in zip(parameters.names, columns, strict=True)]
 
 
 def _say_what_comes(prepared: Prepared, *, quiet: bool) -> None:
     problem = prepared.problem
-    labels = problem.features.labels
-    remark(
-        f"{problem.title.capitalize()}: {prepared.reason}. {len(labels)} features, {len(prepared.y):,} rows to fit, "
+    lines = [
+        f"{problem.title[:1].upper()}{problem.title[1:]}: {prepared.reason}. "
+        f"{counted(len(problem.features.labels), 'feature')}, {len(prepared.y):,} rows to fit, "
         f"{len(prepared.held_out[1]):,} held out.",
-        quiet=quiet,
-    )
+        *prepared.notes,
+    ]
     if problem.hidden:
-        remark("Runs on parts of the rows choose the width of the prior first.", quiet=quiet)
-    for note in prepared.notes:
-        remark(note, quiet=quiet)
+        lines.append("Runs on parts of the rows choose the width of the prior first.")
+    for line in lines:
+        console.remark(line, quiet=quiet)
 
 
-def _layers(text):
-    try:
-        layers = tuple(int(part) for part in text.split(","))
-    except ValueError:
-        layers = ()
-    if not layers or min(layers) < 1:
-        raise ValueError(f"--hidden lists the units of every hidden layer, as 50 or 50,20; got '{shown(text)}'.")
-    return layers
-
-
-def _checksum(path):
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _layers(hidden, model):
+    if hidden is None:
+        return _HIDDEN
+    if model != "network":
+        raise typer.BadParameter("it sets the layers of a network; add --model network.", param_hint="--hidden")
+    layers = [int(part) if part.strip().isdecimal() else 0 for part in hidden.split(",")]
+    if min(layers) < 1:
+        raise typer.BadParameter(
+            f"it lists the units of every hidden layer, such as 50 or 50,20; got '{shown(hidden)}'.",
+            param_hint="--hidden",
+        )
+    return tuple(layers)

@@ -19,16 +19,18 @@ Encoding = Annotated[
 Separator = Annotated[
     str | None,
     typer.Option(
-        help="Between fields of a CSV file; found by itself if not given.", show_default=False, rich_help_panel=_PANEL
+        help="Separator of the fields of a CSV file; detected if not given.", show_default=False, rich_help_panel=_PANEL
     ),
 ]
-Decimal = Annotated[str, typer.Option(help="The point or comma in numbers of a CSV file.", rich_help_panel=_PANEL)]
+Decimal = Annotated[
+    str, typer.Option(help="Decimal point or comma in the numbers of a CSV file.", rich_help_panel=_PANEL)
+]
 Markers = Annotated[
     list[str] | None,
     typer.Option(
         "--missing-marker",
         metavar="TEXT",
-        help="A cell that means missing, such as '?'; may be repeated.",
+        help="Text that marks a missing value, such as '?'; may be repeated.",
         show_default=False,
         rich_help_panel=_PANEL,
     ),
@@ -37,7 +39,7 @@ Markers = Annotated[
 
 def read(data: Path, encoding: str, separator: str | None, decimal: str, markers: list[str] | None) -> Frame:
     """Read a table with these options."""
-    # Some programs put a mark at the beginning of UTF-8 files.
+    # Some programs write a byte order mark at the beginning of UTF-8 files.
     encoding = "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
     separator = "\t" if separator in ("\\t", "tab") else separator
     return read_table(data, encoding=encoding, separator=separator, decimal=decimal, missing_markers=markers or ())

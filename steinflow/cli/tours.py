@@ -21,7 +21,7 @@ def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write to.")] = Path("demo-output"),
     debug: Debug = False,
 ) -> None:
-    """Show the whole way on real data: from a CSV file to a posterior and a report.
+    """Show every step on real data, from a CSV file to a posterior and a report.
 
     Writes a table of 569 tumours as CSV, fits a logistic regression to it, and makes the report, with the same commands
     that you would type.
@@ -38,7 +38,7 @@ def demo(
         out.print(Text.assemble("\n$ ", (f"steinflow {' '.join(command)}", "bold")), soft_wrap=True)
         if code := _called(app, [*command, *(["--debug"] if debug else [])]):
             raise typer.Exit(code)
-    out.print("\nOpen it in a browser.")
+    out.print("\nOpen the report in a browser.")
 
 
 def _called(app, arguments) -> int:
@@ -68,12 +68,12 @@ def _tumours():
 @clear_errors
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Figures and tables; all if not given.")
+        list[str] | None, typer.Argument(metavar="NAME", help="Figures and tables of the paper; all if not given.")
     ] = None,
     *,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write to.")] = Path("reproduced"),
-    quick: Annotated[bool, typer.Option("--quick", help="Smaller runs that show the same picture.")] = False,
-    list_them: Annotated[bool, typer.Option("--list", help="List what there is, and stop.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller runs that show the same.")] = False,
+    list_them: Annotated[bool, typer.Option("--list", help="List the experiments, and stop.")] = False,
     debug: Debug = False,
 ) -> None:
     """Repeat the experiments of the paper (Liu & Wang, 2016)."""

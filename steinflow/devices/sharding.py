@@ -13,7 +13,7 @@ numbers.
 
 import contextlib
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
@@ -26,6 +26,8 @@ from jax.sharding import PartitionSpec as P
 from steinflow.typing import Array, Batch, Particles, PyTree
 
 PARTICLES, DATA = "particles", "data"
+# What the collectives of CPUs and GPUs, and the coordination service, say when a process is gone.
+_LOST_CONTACT = ("Gloo", "NCCL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "heartbeat", "Barrier", "Connection")
 
 
 def mesh(*, particles: int | None = None, data: int = 1) -> Mesh:
@@ -168,6 +170,21 @@ def agree(*values: float) -> tuple[float, ...]:
     from jax.experimental import multihost_utils
 
     return tuple(float(v) for v in multihost_utils.broadcast_one_to_all(np.asarray(values, np.float32)))
+
+
+@contextlib.contextmanager
+def lost_contact_explained(*, resumable: bool) -> Iterator[None]:
+    """Say what to do when one of several processes is gone: raise a RuntimeError in place of what JAX raises."""
+    try:
+        yield
+    except (jax.errors.JaxRuntimeError, ValueError) as error:
+        if jax.process_count() == 1 or not any(word in str(error) for word in _LOST_CONTACT):
+            raise
+        again = ", and it goes on from its last checkpoint" if resumable else ""
+        raise RuntimeError(
+            f"Process {jax.process_index()} of {jax.process_count()} lost contact with the others: one of them was "
+            f"killed or failed, see its output. Start the whole job again{again}."
+        ) from error
 
 
 def _over_mesh(function, shared, in_specs, out_specs) -> Callable[..., PyTree]:

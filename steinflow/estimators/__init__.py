@@ -13,7 +13,8 @@ except ModuleNotFoundError as error:
         "The estimators need scikit-learn: pip install 'steinflow[sklearn]'.", name="sklearn"
     ) from error
 
+from steinflow.estimators.base import SteinEstimator, Watch
 from steinflow.estimators.classifier import SteinClassifier
-from steinflow.estimators.regressor import SteinRegressor
+from steinflow.estimators.regressor import SteinPoissonRegressor, SteinRegressor
 
-__all__ = ["SteinClassifier", "SteinRegressor"]
+__all__ = ["SteinClassifier", "SteinEstimator", "SteinPoissonRegressor", "SteinRegressor", "Watch"]

@@ -1,7 +1,9 @@
 """What the estimators share: their parameters, the run, and the outputs of all particles."""
 
+import abc
 import dataclasses
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Self
 
 import equinox as eqx
 import jax
@@ -19,7 +21,7 @@ from steinflow.methods.svgd.method import SVGD
 from steinflow.models.families import Family
 from steinflow.models.generalized_linear import GeneralizedLinear
 from steinflow.models.neural_network import NeuralNetwork
-from steinflow.models.prior_scales import best_prior_scale
+from steinflow.models.prior_scales import NETWORK_REACH, best_prior_scale
 from steinflow.models.supervised import (
     Scaling,
     Supervised,
@@ -28,17 +30,61 @@ from steinflow.models.supervised import (
     usual_batch_size,
     usual_num_steps,
 )
-from steinflow.targets.base import Posterior
-from steinflow.typing import Array
+from steinflow.results.result import Result
+from steinflow.results.summary import weighted_quantiles
+from steinflow.targets.posterior import Posterior
+from steinflow.typing import Array, Params
 
 _ROWS_AT_ONCE = 4_096  # of a prediction
 _MIN_ROWS = 256  # fewer cost as much
 _ACTIVATIONS = {"relu": lambda x: np.maximum(x, 0.0), "tanh": np.tanh}
 _SCOUTS = 20  # particles that choose the width of a network's prior
+_LEARNED = ("shift_", "scale_", "response_shift_", "response_scale_", "prior_scale_", "classes_", "n_features_in_")
 
 
-class SteinEstimator(BaseEstimator):
-    """The parameters, the run, and the outputs of all particles."""
+@dataclasses.dataclass(frozen=True)
+class Watch:
+    """What to see of a run while it is under way, and when to end it.
+
+    Attributes:
+        progress: show a bar.
+        record: functions of the particles, by name; their values go into `result_.history`.
+        num_records: how many records a full run makes; None leaves it to `sf.fit`.
+        stop: a rule that ends the run early; None is `sf.Converged()`.
+    """
+
+    progress: bool = False
+    record: Mapping[str, Callable[[Params], Any]] | None = None
+    num_records: int | None = None
+    stop: Callable[[Mapping[str, Any]], bool] | None = None
+
+
+class SteinEstimator(BaseEstimator, abc.ABC):
+    """What all estimators take and keep.
+
+    Args:
+        hidden: units of the hidden layers of a neural network; () is a linear model.
+        activation: between layers, "relu" or "tanh".
+        prior_scale: of a network's weights, whose prior is N(0, prior_scale² / fan_in); by default the best of 1, 3 and
+            9 by cross-validation on log-likelihood.
+        num_particles: how many particles represent the posterior.
+        num_steps: at most; by default 1,000, or ten passes over the rows if that is more. The run stops earlier when
+            the particles have settled. Networks take 2,000 steps, or 50 passes, but no more than 20,000.
+        batch_size: rows per step; by default all of them up to 10,000 and 1,000 above, with hidden layers 100 to 1,000.
+        method: an inference method; by default `sf.SVGD()`, or `sf.SVGD.for_networks(25.0)` for a network with no
+            fewer weights than particles.
+        random_state: makes fits reproducible.
+
+    Attributes:
+        result_: the `sf.Result`, with particles on the standardised scale.
+        start_: the particles before the first step.
+        coef_, intercept_: posterior means on the scale of the user's X, for linear models.
+        shift_, scale_: of the features; `(X - shift_) / scale_` is what the model sees.
+        response_shift_, response_scale_: of y, likewise.
+        prior_scale_: of the weights, for networks.
+        num_steps_, batch_size_: the settings of the run, those that were left open included.
+        n_iter_: how many steps were made.
+    """
 
     def __init__(
         self,
@@ -61,96 +107,147 @@ class SteinEstimator(BaseEstimator):
         self.method = method
         self.random_state = random_state
 
-    def _fit(self, X, y, family: Family, responses: Scaling):
-        """Find the posterior given these rows, y on the scale of the model."""
+    def learned(self) -> dict[str, Any]:
+        """Return what `fit` has learned beside the particles, as plain values, for `restore`."""
+        return {name: np.asarray(vars(self)[name]).tolist() for name in _LEARNED if name in vars(self)}
+
+    def restore(self, result: Result, learned: Mapping[str, Any]) -> Self:
+        """Become the fitted estimator that gave this result, without a fit.
+
+        Args:
+            result: the `result_` of that estimator.
+            learned: what its `learned` returned.
+        """
+        for name in set(_LEARNED) & set(learned):
+            setattr(self, name, np.asarray(learned[name]) if isinstance(learned[name], list) else learned[name])
+        return self._keep(result)
+
+    @property
+    @abc.abstractmethod
+    def _family(self) -> Family:
+        """The distribution of y given the outputs of the model."""
+
+    def _fit(self, X, y, response: tuple[float, float], watch: Watch | None = None):
+        """Find the posterior given these rows; `response` is the shift and the scale of y."""
         self.shift_, self.scale_ = shift_and_scale(X)
-        return self._run(self._model(X, y, family), responses)
+        self.response_shift_, self.response_scale_ = response
+        return self._run(self._model(X, y), watch or Watch(), None)
 
-    def _update(self, X, y, family: Family, responses: Scaling):
-        """Find the posterior given these rows too: the prior is the Gaussian with the moments of the particles."""
-        particles = jax.tree.map(jnp.asarray, self.result_.particles)
-        return self._run(self._model(X, y, family), responses, particles, _Moments.of(particles, self.result_.weights))
+    def _continue(self, X, y):
+        """Find the posterior given these rows too."""
+        return self._run(self._model(X, y), Watch(), jax.tree.map(jnp.asarray, self.result_.particles))
 
-    def _model(self, X, y, family) -> Supervised:
+    def _model(self, X, y) -> Supervised:
         if self.activation not in _ACTIVATIONS:
             raise ValueError(f"activation is one of {list(_ACTIVATIONS)}; got {self.activation!r}.")
         inputs, num_rows = (X - self.shift_) / self.scale_, len(y)
+        y = (y - self.response_shift_) / self.response_scale_ if self._family.real_valued else y
         batch_size = usual_batch_size(num_rows, is_network=bool(self.hidden))
         if self.batch_size is not None:
             batch_size = min(self.batch_size, num_rows)
         if not self.hidden:
-            return GeneralizedLinear(inputs, y, family, batch_size=batch_size)
+            return GeneralizedLinear(inputs, y, self._family, batch_size=batch_size)
         return NeuralNetwork(
             inputs,
             y,
             tuple(self.hidden),
             self.activation,
-            family=family,
+            family=self._family,
             batch_size=batch_size,
             prior_scale=1.0 if self.prior_scale is None else self.prior_scale,
             standardize=False,
         )
 
-    def _run(self, model: Supervised, responses: Scaling, particles=None, log_prior=None):
-        """Run the method, and keep the particles as NumPy arrays."""
-        start_key, key = jax.random.split(jax.random.key(check_random_state(self.random_state).randint(2**31)))
-        is_network = isinstance(model, NeuralNetwork)
-        num_steps = self.num_steps or usual_num_steps(model.num_data, model.batch_size, is_network=is_network)
+    def _run(self, model: Supervised, watch: Watch, particles: Params | None):
+        """Run the method. Particles of an earlier run are where it starts, and their moments are the prior."""
+        seed = check_random_state(self.random_state).randint(2**31)
+        start_key, width_key, key = jax.random.split(jax.random.key(seed), 3)
+        is_network, num_rows = isinstance(model, NeuralNetwork), model.data.num_rows
+        self.batch_size_ = model.data.batch_size
+        self.num_steps_ = self.num_steps or usual_num_steps(num_rows, self.batch_size_, is_network=is_network)
         padded, row_weights = _padded(model)
-        if is_network:
+        if isinstance(model, NeuralNetwork):
             self.prior_scale_ = self.prior_scale or best_prior_scale(
                 padded,
                 num_particles=min(self.num_particles, _SCOUTS),
-                num_steps=num_steps,
+                num_steps=self.num_steps_,
                 row_weights=row_weights,
-                key=key,
+                key=width_key,
             )
-            model, padded = (part.with_prior_scale(self.prior_scale_) for part in (model, padded))
+            model, padded = model.with_prior_scale(self.prior_scale_), padded.with_prior_scale(self.prior_scale_)
         if particles is None:
             # From the padded rows: there the target holds only arrays of shapes that it was compiled for.
             particles = jax.vmap(padded.sample_prior)(jax.random.split(start_key, self.num_particles))
-        data = {**padded.data, "weight": row_weights}
+            log_prior = padded.log_prior
+        else:
+            log_prior = _Moments.of(particles, self.result_.weights)
+        rows = {**padded.data.values, "weight": row_weights}
         result = fit(
-            Posterior(log_prior or padded.log_prior, Weighted(model.log_likelihood), data, model.batch_size),
-            SVGD.default_for(model) if self.method is None else self.method,
+            Posterior(log_prior, Weighted(model.log_likelihood), rows, self.batch_size_),
+            _default_method(particles, is_network=is_network) if self.method is None else self.method,
             particles=particles,
-            num_steps=num_steps,
+            num_steps=self.num_steps_,
             key=key,
-            progress=False,
-            stop=Converged(),
+            progress=watch.progress,
+            record=watch.record,
+            record_every=max(1, self.num_steps_ // watch.num_records) if watch.num_records else None,
+            stop=watch.stop or Converged(),
         )
-        # What the result says about data, it says about the user's X and y.
-        inputs = Scaling(jnp.asarray(self.shift_, float), jnp.asarray(self.scale_, float))
-        model = eqx.tree_at(lambda model: (model.inputs, model.responses), model, (inputs, responses))
-        self.result_ = dataclasses.replace(result, target=model)
-        self.n_iter_ = result.info["num_steps"]
+        self.start_ = jax.tree.map(np.asarray, particles)
+        return self._keep(dataclasses.replace(result, target=self._in_units(model)))
+
+    def _in_units(self, model):
+        """Return the model of the user's X and y: what the result says about data, it says about these."""
+        scalings = (self.shift_, self.scale_), (self.response_shift_, self.response_scale_)
+        with np.errstate(over="ignore"):  # units beyond single precision, in which only the estimator can predict
+            inputs, responses = (Scaling(*(jnp.asarray(value, float) for value in pair)) for pair in scalings)
+        return eqx.tree_at(lambda model: (model.inputs, model.responses), model, (inputs, responses))
+
+    def _keep(self, result: Result):
+        self.result_, self.n_iter_ = result, result.info["num_steps"]
         self._particles = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), result.particles)
-        self._weights = np.full(len(result), 1 / len(result)) if result.weights is None else np.asarray(result.weights)
+        self._weights = result.probabilities
         return self
 
-    def _outputs(self, X):
-        """Return f(x) of every particle for every row, on the scale of the model: particles x rows x outputs."""
-        X = (X - self.shift_) / self.scale_
-        *hidden, last = _layers(self._particles)
-        blocks = []
-        for start in range(0, len(X), _ROWS_AT_ONCE):
-            values = X[None, start : start + _ROWS_AT_ONCE]
-            for weights, biases in hidden:
-                values = _ACTIVATIONS[self.activation](values @ weights + biases[:, None])
-            blocks.append(values @ last[0] + last[1][:, None])
-        return np.concatenate(blocks, axis=1)
-
-    def _validated(self, X):
+    def _by_rows(self, function, X, *columns):
+        """Apply a function of outputs (particles x rows x outputs, on the scale of the model) to blocks of rows."""
         check_is_fitted(self, "result_")
-        return validate_data(self, X, reset=False, dtype=np.float64)
+        X = np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
+        blocks = [slice(start, start + _ROWS_AT_ONCE) for start in range(0, len(X), _ROWS_AT_ONCE)]
+        outputs = (self._outputs(X[rows]) for rows in blocks)
+        values = [function(f, *(c[rows] for c in columns)) for f, rows in zip(outputs, blocks, strict=True)]
+        return np.concatenate(values)
 
-    def _coefficients(self, scale):
-        """Return intercepts (particles x outputs) and slopes (particles x features x outputs) for the user's X."""
+    def _outputs(self, X):
+        values = ((X - self.shift_) / self.scale_)[None]
+        *hidden, last = _layers(self._particles)
+        for weights, biases in hidden:
+            values = _ACTIVATIONS[self.activation](values @ weights + biases[:, None])
+        return values @ last[0] + last[1][:, None]
+
+    def _coefficients(self):
+        """Return intercepts (particles x outputs) and slopes (particles x features x outputs) in the user's units."""
         if self.hidden:
             raise AttributeError("A network has no coefficients; this estimator was fitted with hidden layers.")
         [(weights, biases)] = _layers(self._particles)
-        slopes = weights * (scale / self.scale_)[:, None]
-        return biases * scale - np.einsum("d,pdk->pk", self.shift_, slopes), slopes
+        slopes = weights * (self.response_scale_ / self.scale_)[:, None]
+        at_zero = biases * self.response_scale_ + self.response_shift_
+        return at_zero - np.einsum("d,pdk->pk", self.shift_, slopes), slopes
+
+    def _coefficient_frame(self, classes=None):
+        """Return mean, sd and quantiles of coefficients by feature, and by class, as a pandas DataFrame."""
+        import pandas
+
+        intercepts, slopes = self._coefficients()
+        values = np.concatenate([intercepts[:, None], slopes], axis=1).reshape(len(slopes), -1)
+        names = vars(self).get("feature_names_in_", [f"x{k}" for k in range(slopes.shape[1])])
+        index = pandas.Index(["intercept", *names], name="feature")
+        if classes is not None:
+            index = pandas.MultiIndex.from_product([index, classes], names=["feature", "class"])
+        mean = self._weights @ values
+        columns = {"mean": mean, "sd": np.sqrt(self._weights @ (values - mean) ** 2)}
+        quantiles = weighted_quantiles(values, self._weights, (0.05, 0.5, 0.95))
+        return pandas.DataFrame({**columns, **dict(zip(("5%", "50%", "95%"), quantiles, strict=True))}, index=index)
 
 
 def is_linear(estimator: SteinEstimator) -> bool:
@@ -176,19 +273,25 @@ class _Moments(eqx.Module):
         return -0.5 * jnp.sum(jax.scipy.linalg.solve_triangular(self.factor, centred, lower=True) ** 2)
 
 
+def _default_method(particles, *, is_network):
+    num_weights = sum(leaf[0].size for leaf in jax.tree.leaves(particles))
+    few = len(jax.tree.leaves(particles)[0]) <= num_weights
+    return SVGD.for_networks(NETWORK_REACH) if is_network and few else SVGD()
+
+
 def _padded(model):
     """Return the model with weights for its rows.
 
     Where every step takes all rows, they are filled up to a power of two by rows of weight zero, so that fits of about
     the same size share compiled code: cross-validation and learning curves compile once.
     """
-    num_rows = model.num_data
-    missing = 0 if model.batch_size else max(_MIN_ROWS, 1 << (num_rows - 1).bit_length()) - num_rows
-    data = {
+    num_rows = model.data.num_rows
+    missing = 0 if model.data.batch_size else max(_MIN_ROWS, 1 << (num_rows - 1).bit_length()) - num_rows
+    rows = {
         name: jnp.pad(values, [(0, missing)] + [(0, 0)] * (values.ndim - 1), mode="edge")
-        for name, values in model.data.items()
+        for name, values in model.data.values.items()
     }
-    return eqx.tree_at(lambda model: model.data, model, data), jnp.pad(jnp.ones(num_rows), (0, missing))
+    return eqx.tree_at(lambda model: model.data.values, model, rows), jnp.pad(jnp.ones(num_rows), (0, missing))
 
 
 def _layers(particles):
@@ -198,30 +301,3 @@ def _layers(particles):
     w = particles["w"]
     w = w[..., None] if w.ndim == 2 else w
     return [(w[:, :-1], w[:, -1])]
-
-
-def log_mean_exp(logs, weights):
-    """Return the logarithm of the weighted mean over particles, the first axis."""
-    highest = np.max(logs, axis=0)
-    return highest + np.log(np.tensordot(weights, np.exp(logs - highest), axes=1))
-
-
-def coefficient_frame(estimator, values, classes=None):
-    """Return mean, sd and quantiles of coefficients by feature, and by class, as a pandas DataFrame."""
-    import pandas
-
-    names = getattr(estimator, "feature_names_in_", [f"x{k}" for k in range(estimator.n_features_in_)])
-    index = pandas.Index(["intercept", *names], name="feature")
-    if classes is not None:
-        index = pandas.MultiIndex.from_product([index, classes], names=["feature", "class"])
-    weights = estimator._weights
-    mean = weights @ values
-    quantiles = np.quantile(
-        values,
-        [0.05, 0.5, 0.95],
-        axis=0,
-        weights=np.broadcast_to(weights[:, None], values.shape),
-        method="inverted_cdf",
-    )
-    columns = {"mean": mean, "sd": np.sqrt(weights @ (values - mean) ** 2)}
-    return pandas.DataFrame({**columns, **dict(zip(("5%", "50%", "95%"), quantiles, strict=True))}, index=index)

@@ -1,9 +1,8 @@
 """Checkpoints: a run that is killed goes on where it was, bit for bit, through orbax.
 
 A checkpoint holds the state of the method, the step and the history; keys and batches follow from the step. It is
-written beside the others under a temporary name and takes its own when it is complete, so that a kill leaves the ones
-before it whole. Each carries a digest of its content: one that was damaged on disk is found out, and the one before it
-taken.
+written under a temporary name and renamed when it is complete, so that a kill leaves the earlier ones whole. Each
+carries a digest of its content: a checkpoint that was damaged on disk is recognised, and the one before it is used.
 """
 
 import dataclasses
@@ -21,13 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from steinflow.devices import sharding
+from steinflow.inference.fingerprints import is_fingerprint
 from steinflow.typing import PyTree
 
 # What reading a damaged checkpoint, or writing to a full disk, raises in orbax and below it.
 _FAILURES = (OSError, ValueError, KeyError, TypeError, RuntimeError)
-
-
-_FINGERPRINTS = ("target", "method", "key")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,9 +33,12 @@ class Checkpoint:
 
     Args:
         folder: one per run; with several processes, on a file system that all of them share.
-        every_seconds: save when this time has passed since the last save.
-        every_steps: save at the multiples of this, besides.
-        keep: how many checkpoints to keep, the newest ones.
+        every_seconds: save when this much time has passed since the last save.
+        every_steps: save at multiples of this number of steps as well.
+        keep: how many checkpoints to keep; the oldest are removed.
+
+    Raises:
+        ValueError: if `every_steps` or `keep` is less than 1.
     """
 
     folder: str | Path
@@ -60,7 +60,6 @@ class Snapshot:
     state: Any
     step: int = 0
     history: dict[str, list] = dataclasses.field(default_factory=dict)
-    status: str = "running"
     seconds: float = 0.0
 
 
@@ -100,7 +99,7 @@ class CheckpointFolder:
         )
 
     def save(self, snapshot: Snapshot) -> None:
-        """Write a checkpoint. If that fails, say so and go on: the run is worth more than its checkpoint."""
+        """Write a checkpoint. If that fails, warn and go on: the run is worth more than its checkpoint."""
         if self._manager is None or snapshot.step == self._last_step:
             return
         import orbax.checkpoint as ocp
@@ -112,7 +111,6 @@ class CheckpointFolder:
         meta = {
             "step": snapshot.step,
             "records": len(snapshot.history.get("step", [])),
-            "status": snapshot.status,
             "seconds": snapshot.seconds,
             "identity": self._identity,
         }
@@ -129,7 +127,7 @@ class CheckpointFolder:
                 raise
             warnings.warn(
                 f"The checkpoint of step {snapshot.step} could not be written to {self._path}: {_brief(error)} "
-                "The run goes on, the checkpoints before it are whole; make room or point checkpoint= elsewhere.",
+                "The run goes on, and the earlier checkpoints are whole. Make room, or choose another folder.",
                 RuntimeWarning,
                 stacklevel=3,
             )
@@ -137,7 +135,11 @@ class CheckpointFolder:
         self._last_time = time.monotonic()
 
     def restore(self, state: Any, records: Mapping[str, PyTree]) -> Snapshot | None:
-        """Return the newest snapshot that can be read, shaped as `state` and `records`; None in an empty folder."""
+        """Return the newest snapshot that can be read, shaped as `state` and `records`; None in an empty folder.
+
+        Raises:
+            ValueError: if the checkpoints belong to another run, or none of them can be read.
+        """
         if self._manager is None:
             return None
         steps = sorted(self._manager.all_steps(), reverse=True)
@@ -152,7 +154,7 @@ class CheckpointFolder:
             return _snapshot(meta, arrays, state, records)
         if steps:
             raise ValueError(
-                f"None of the {len(steps)} checkpoints in {self._path} can be read. Remove the folder to start anew."
+                f"None of the {len(steps)} checkpoints in {self._path} can be read. Remove the folder to start afresh."
             )
         return None
 
@@ -172,8 +174,8 @@ class CheckpointFolder:
 
     def _set_aside(self, step, error):
         warnings.warn(
-            f"The checkpoint of step {step} in {self._path} is damaged and is left out: {_brief(error)} "
-            "The one before it is taken.",
+            f"The checkpoint of step {step} in {self._path} is damaged and is not used: {_brief(error)} "
+            "The run goes on from the one before it.",
             RuntimeWarning,
             stacklevel=4,
         )
@@ -187,18 +189,19 @@ class CheckpointFolder:
         self._manager = _manager(self._path, self.checkpoint.keep)
 
     def _check_identity(self, saved):
-        differ = [name for name in self._identity if saved.get(name) != self._identity[name]]
-        if differ:
-            changes = "; ".join(_change(name, saved.get(name), self._identity[name]) for name in differ)
+        changes = [
+            _change(name, saved.get(name), now) for name, now in self._identity.items() if saved.get(name) != now
+        ]
+        if changes:
             raise ValueError(
-                f"The checkpoints in {self._path} belong to another run ({changes}). Use another folder, or remove "
-                "this one to start anew; to go on from its particles, pass them as particles=."
+                f"The checkpoints in {self._path} belong to another run ({'; '.join(changes)}). Use another folder, or "
+                "remove this one to start afresh; to go on from its particles, pass them as particles=."
             )
 
 
-def _change(name, saved, now) -> str:
-    # A fingerprint says nothing to a reader.
-    return f"its {name} is another" if name in _FINGERPRINTS else f"its {name} was {saved}, now {now}"
+def _change(name: str, saved: str | None, now: str) -> str:
+    # The digits of a fingerprint say nothing to a reader.
+    return f"another {name}" if is_fingerprint(now) else f"{name}: {saved} then, {now} now"
 
 
 def _manager(path, keep):
@@ -228,7 +231,7 @@ def _snapshot(meta, arrays, state, records) -> Snapshot:
             name: [jax.tree.map(lambda leaf, i=i: leaf[i], values) for i in range(meta["records"])]
             for name, values in tree.items()
         }
-    return Snapshot(state, meta["step"], history, meta["status"], meta["seconds"])
+    return Snapshot(state, meta["step"], history, meta["seconds"])
 
 
 def _stacked(history):

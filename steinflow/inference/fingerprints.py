@@ -1,7 +1,8 @@
-"""Is this the same run? Fingerprints of targets and methods that do not change from one process to the next.
+"""Is this the same run? Fingerprints of targets, methods and functions that are the same in every process.
 
-Values count by content, functions by their code, what they close over and the globals they use, and arrays by
-their bytes (large ones by a sample of rows). Functions of installed packages count by name and by what they close over.
+Values are compared by content, functions by their code, what they close over and the globals they use, and arrays by
+their bytes (large ones by a sample of rows). Functions of installed packages are compared by name and by what they
+close over.
 """
 
 import dataclasses
@@ -20,6 +21,7 @@ from steinflow.targets.streams import Mapped, Stream
 
 _SAMPLED_BYTES = 2**26  # larger arrays are known by some of their rows
 _SAMPLED_ROWS = 1000
+_MARK = "sha256:"
 _OPAQUE = ("pymc", "pytensor", "torch")  # full of counters and caches: known by type
 
 
@@ -29,7 +31,12 @@ def fingerprint(value: Any) -> str:
     for part in _parts(value, set()):
         digest.update(part if isinstance(part, bytes) else part.encode())
         digest.update(b"\0")
-    return digest.hexdigest()[:16]
+    return f"{_MARK}{digest.hexdigest()[:16]}"
+
+
+def is_fingerprint(text: str) -> bool:
+    """Say whether a text came from `fingerprint`."""
+    return text.startswith(_MARK)
 
 
 def _parts(value, seen: set[int]) -> Iterator[str | bytes]:
@@ -51,7 +58,7 @@ def _parts(value, seen: set[int]) -> Iterator[str | bytes]:
             for leaf in jax.tree.leaves(value.arrays):
                 yield from _array(leaf)
         case Stream():
-            yield str(value.num_data)
+            yield str(value.num_rows)
         case types.CodeType():
             yield value.co_code
             yield repr(value.co_names)

@@ -1,4 +1,4 @@
-"""Will it fit? What a run needs beside what there is, before it starts."""
+"""Will it fit? The memory that a run needs, compared with what there is, before it starts."""
 
 import sys
 from pathlib import Path
@@ -7,7 +7,7 @@ import jax
 
 
 def available_memory() -> int | None:
-    """Return the bytes that this process can still take on the device; None where that is not known."""
+    """Return the bytes that are still available to this process on its device; None where that is not known."""
     device = jax.local_devices()[0]
     if device.platform != "cpu":
         statistics = device.memory_stats() or {}
@@ -16,23 +16,27 @@ def available_memory() -> int | None:
     if not sys.platform.startswith("linux"):
         return None
     lines = Path("/proc/meminfo").read_text().splitlines()
-    figures = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
-    return min([figures["MemAvailable"], *_container_limits()])
+    sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
+    return min([sizes["MemAvailable"], *_container_limits()])
 
 
 def check_memory(needed: int, remedies: list[str]) -> None:
-    """Raise an error that says how much is needed and what brings it down, if it is more than there is."""
+    """Check that a run fits into memory.
+
+    Raises:
+        MemoryError: if it does not; it says how much is needed and what brings it down.
+    """
     available = available_memory()
     if available is None or needed <= available:
         return
     raise MemoryError(
-        f"This run needs about {_readable(needed)} of working memory, and {_readable(available)} are available. "
+        f"This run needs about {_readable(needed)} of working memory, and {_readable(available)} is available. "
         f"What brings it down: {'; '.join(remedies)}."
     )
 
 
 def _container_limits() -> list[int]:
-    """What control groups leave, version 2 and 1; cached files do not count, the kernel gives them up."""
+    """Return what control groups (versions 2 and 1) leave; the kernel gives up cached files, so they do not count."""
     limits = []
     for folder, limit, used in (
         ("/sys/fs/cgroup", "memory.max", "memory.current"),

@@ -1,7 +1,7 @@
 """When to stop: rules that look at the history so far."""
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import equinox as eqx
 import numpy as np
@@ -17,23 +17,30 @@ class StoppingRule(eqx.Module):
         """Return True to stop now."""
 
 
-class Converged(StoppingRule):
-    """Stop when more steps no longer help: KSD no longer falls, the spread is right, and the mean is.
+Stop = StoppingRule | Callable[[Mapping[str, Sequence]], bool]
 
-    All three matter. KSD settles on collapsed clouds and on plateaus far from the target too, but there the dispersion
+
+class Converged(StoppingRule):
+    """Stop when more steps no longer help: KSD has stopped falling, and both spread and mean are right.
+
+    All three matter. KSD also settles on collapsed clouds and on plateaus far from the target, but there the dispersion
     is not 1, or the mean score not 0. A run that settles where either is wrong goes on to its last step.
 
-    The default SVGD explores by random moves in the first half of a run and becomes even in the second, so that before
-    half of the steps there is always something to gain. A method without such a schedule, as `sf.SVGD.paper()`, may
-    stop at any time: `earliest=0`. With minibatches it is the ever smaller steps that average out the noise, and there
-    the rule never stops: the noise of the mean score forbids it.
+    The default SVGD explores by random moves in the first half of a run and settles in the second, so that the first
+    half of the steps is always worth taking. A method without such a schedule, such as `sf.SVGD.paper()`, may stop at
+    any time: `earliest=0`. With minibatches the rule never stops. There it is the shrinking steps that average out the
+    noise, and the mean score stays noisy to the end.
 
     Args:
         patience: how many records KSD may go without falling by `improvement`.
-        improvement: the relative fall of KSD that counts.
-        dispersion_tolerance: how far the dispersion may be from 1: its median, and half as far again any coordinate's.
-        mean_tolerance: how far the mean may be off, in posterior sds, by the estimate of `history["mean_error"]`.
-        earliest: the part of the run that is done in any case; what was before is not compared with.
+        improvement: the smallest relative fall of KSD that counts.
+        dispersion_tolerance: how far the median dispersion may be from 1; any single coordinate may be off by 1.5 times
+            as much.
+        mean_tolerance: how far the mean may be off, in posterior sds, as estimated by `history["mean_error"]`.
+        earliest: the part of the run that is done in any case; earlier records are not looked at.
+
+    Raises:
+        ValueError: if `patience` is less than 1.
     """
 
     patience: int = 5
@@ -46,7 +53,7 @@ class Converged(StoppingRule):
         if self.patience < 1:
             raise ValueError(f"patience is a number of records, at least 1; got {self.patience}.")
 
-    def __call__(self, history):
+    def __call__(self, history: Mapping[str, Sequence]) -> bool:
         ksd = np.asarray(history["ksd"])[np.asarray(history["fraction"]) >= self.earliest]
         if len(ksd) <= self.patience or not np.isfinite(ksd[-1]):
             return False

@@ -6,21 +6,9 @@ for t, the part of the run that is done, below a; then $\beta = 1$. At a high te
 modes are shallow: particles spread over all of them before the valleys deepen.
 """
 
-from typing import Any
-
-import equinox as eqx
 import jax.numpy as jnp
 
 from steinflow.methods.base import Method
-from steinflow.typing import Array
-
-
-class AnnealedState(eqx.Module):
-    """The state of the method, and which step of how many comes next."""
-
-    state: Any
-    step: Array
-    num_steps: Array
 
 
 class Annealed(Method):
@@ -49,14 +37,11 @@ class Annealed(Method):
             )
 
     def init(self, target, particles, *, num_steps, key):
-        state = self.method.init(target, particles, num_steps=num_steps, key=key)
-        return AnnealedState(state, jnp.zeros((), jnp.int32), jnp.asarray(num_steps))
+        return self.method.init(target, particles, num_steps=num_steps, key=key)
 
-    def step(self, target, state, batch, *, key):
-        done = jnp.minimum(state.step / state.num_steps / self.until, 1.0)
-        inverse_temperature = jnp.asarray(self.start, jnp.result_type(float)) ** (1 - done)
-        moved = self.method.step(target.tempered(inverse_temperature), state.state, batch, key=key)
-        return AnnealedState(moved, state.step + 1, state.num_steps)
+    def step(self, target, state, batch, *, time, key):
+        done = jnp.minimum(time.fraction / self.until, 1.0)
+        return self.method.step(target.tempered(self.start ** (1 - done)), state, batch, time=time, key=key)
 
     def draws(self, target, state, *, key):
-        return self.method.draws(target, state.state, key=key)
+        return self.method.draws(target, state, key=key)

@@ -15,8 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from steinflow.devices.normals import normal
-from steinflow.methods.base import Draws, Method, num_data
-from steinflow.targets.base import Posterior
+from steinflow.methods.base import Draws, Method
 from steinflow.targets.flat import FlatTarget
 from steinflow.typing import Array, Batch, Point, PRNGKeyArray, Scalar
 
@@ -24,11 +23,10 @@ _SMALLEST = 1e-4  # of the diagonal of C
 
 
 class DSVIState(eqx.Module):
-    """The Gaussian: its mean, its Cholesky factor (or the diagonal of it), and the number of the step."""
+    """The Gaussian: its mean, and its Cholesky factor or the diagonal of it."""
 
     mean: Point
     factor: Array
-    step: Array
     num_draws: int = eqx.field(static=True)
 
     def points(self, noise: Array) -> Array:
@@ -48,41 +46,31 @@ class DSVI(Method):
     Args:
         covariance: "full", "diagonal", or "ard": diagonal, with the prior $N(0, \ell_i^2)$ of each coordinate optimised
             away, $\ell_i^2 = C_{ii}^2 + \mu_i^2$; it replaces the target's own prior, so the target must be a
-            `Posterior`.
+            `Posterior`, which keeps prior and likelihood apart.
         step_size: the first rho, divided by the number of rows where the target has data.
         stage: steps between two cuts of rho by 0.95.
         scale: C starts as this times the identity.
-        start: "particles" starts q at their mean; "origin" at zero, as the original code does.
     """
 
     covariance: Literal["full", "diagonal", "ard"] = "full"
     step_size: float = 0.05
     stage: int = 5000
     scale: float = 0.1
-    start: Literal["particles", "origin"] = "particles"
 
     def __check_init__(self):
         if self.covariance not in ("full", "diagonal", "ard"):
             raise ValueError(f"covariance is 'full', 'diagonal' or 'ard'; got {self.covariance!r}.")
-        if self.start not in ("particles", "origin"):
-            raise ValueError(f"start is 'particles' or 'origin'; got {self.start!r}.")
 
     def init(self, target, particles, *, num_steps, key):
-        if self.covariance == "ard" and not isinstance(target.target, Posterior):
-            raise ValueError(
-                "DSVI(covariance='ard') replaces the prior, so it needs a target that keeps prior and likelihood "
-                f"apart: sf.Posterior or one of sf.models; got {type(target.target).__name__}."
-            )
         mean = jnp.mean(particles, axis=0)
-        mean = jnp.zeros_like(mean) if self.start == "origin" else mean
         scale = jnp.full_like(mean, self.scale)
         factor = jnp.diag(scale) if self.covariance == "full" else scale
-        return DSVIState(mean, factor, jnp.zeros((), jnp.int32), len(particles))
+        return DSVIState(mean, factor, len(particles))
 
-    def step(self, target, state, batch, *, key):
+    def step(self, target, state, batch, *, time, key):
         z = normal(key, state.mean.shape, state.mean.dtype)
         mean_gradient, factor_gradient = self.gradients(target, state, batch, z)
-        rate = self.step_size / num_data(target) * 0.95 ** (state.step // self.stage)
+        rate = self.step_size / target.num_rows * 0.95 ** (time.step // self.stage)
         rate = rate.astype(z.dtype)
         mean = state.mean + rate * mean_gradient
         factor = state.factor + 0.1 * rate * factor_gradient
@@ -91,19 +79,15 @@ class DSVI(Method):
         else:
             factor = factor + jnp.diag(jnp.maximum(_SMALLEST - jnp.diag(factor), 0.0))
         finite = jnp.all(jnp.isfinite(mean)) & jnp.all(jnp.isfinite(factor))
-        return DSVIState(
-            jnp.where(finite, mean, state.mean),
-            jnp.where(finite, factor, state.factor),
-            state.step + 1,
-            state.num_draws,
-        )
+        mean, factor = jnp.where(finite, mean, state.mean), jnp.where(finite, factor, state.factor)
+        return DSVIState(mean, factor, state.num_draws)
 
     def gradients(self, target: FlatTarget, state: DSVIState, batch: Batch | None, z: Point) -> tuple[Point, Array]:
         """Return the directions of the mean and of C for one draw z: the gradient of `elbo`."""
         mean, factor = state.mean, state.factor
         x = state.points(z)
         if self.covariance == "ard":
-            score = jax.grad(self._log_density(target))(x, batch)
+            score = jax.grad(target.log_likelihood)(x, batch)
         else:
             score = target.scores(x[None], batch)[0]
         if self.covariance == "full":
@@ -116,25 +100,12 @@ class DSVI(Method):
     def elbo(self, target: FlatTarget, state: DSVIState, batch: Batch | None, z: Point) -> Scalar:
         """Return the estimate of the evidence lower bound from one draw z."""
         mean, factor = state.mean, state.factor
-        value = self._log_density(target)(state.points(z), batch)
+        x = state.points(z)
         if self.covariance == "ard":
-            return value + 0.5 * jnp.sum(jnp.log(factor**2 / (factor**2 + mean**2)))
+            shrinkage = jnp.sum(jnp.log(factor**2 / (factor**2 + mean**2)))
+            return target.log_likelihood(x, batch) + 0.5 * shrinkage
         diagonal = factor if factor.ndim == 1 else jnp.diag(factor)
-        return value + jnp.sum(jnp.log(diagonal)) + 0.5 * len(mean) * (1 + jnp.log(2 * jnp.pi))
+        return target.log_density(x, batch) + jnp.sum(jnp.log(diagonal)) + 0.5 * len(mean) * (1 + jnp.log(2 * jnp.pi))
 
     def draws(self, target, state, *, key: PRNGKeyArray):
         return Draws(state.points(normal(key, (state.num_draws, len(state.mean)), state.mean.dtype)))
-
-    def _log_density(self, target):
-        """The log density, or in the ARD variant the log likelihood alone."""
-        posterior = target.target
-        if self.covariance != "ard":
-            return target.log_density
-
-        def log_likelihood(x, batch):
-            params = posterior.constrain(target.unravel(x))
-            rows = posterior.data if batch is None else batch
-            values = posterior.log_likelihood(params, rows)
-            return posterior.num_data / len(values) * jnp.sum(values)
-
-        return log_likelihood

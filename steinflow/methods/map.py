@@ -14,13 +14,11 @@ _ADAM = optax.adam(1.0)  # one object for all, so that a second fit does not com
 
 
 class MAPState(eqx.Module):
-    """The climbers, how high they stand, what the optimiser remembers, and how far the run has come."""
+    """The climbers, how high they are, and what the optimiser remembers."""
 
     particles: Particles
     heights: Array
     optimizer_state: Any
-    step: Array
-    num_steps: Array
 
 
 class MAP(Method):
@@ -41,20 +39,19 @@ class MAP(Method):
         if len(particles) > 1:
             need_log_density(target, "MAP from several starts")
         heights = jnp.full(len(particles), -jnp.inf, particles.dtype)
-        return MAPState(particles, heights, _ADAM.init(particles), jnp.zeros((), jnp.int32), jnp.asarray(num_steps))
+        return MAPState(particles, heights, _ADAM.init(particles))
 
-    def step(self, target, state, batch, *, key):
+    def step(self, target, state, batch, *, time, key):
         x = state.particles
         log_densities, scores = target.log_densities_and_scores(x, batch)
-        # A running mean, because one minibatch says little about who stands highest.
+        # A running mean, because one minibatch says little about who is highest.
         heights = jnp.where(jnp.isfinite(state.heights), 0.9 * state.heights + 0.1 * log_densities, log_densities)
         scores = jnp.where(jnp.isfinite(scores), scores, 0.0)
         updates, optimizer_state = _ADAM.update(-scores, state.optimizer_state)
         assert isinstance(updates, jax.Array)
-        progress = jnp.minimum(state.step / state.num_steps, 1.0)
-        size = self.step_size * 0.5 * (1 + jnp.cos(jnp.pi * progress))
+        size = self.step_size * 0.5 * (1 + jnp.cos(jnp.pi * time.fraction))
         moved = x + size.astype(x.dtype) * updates
-        return MAPState(moved, heights, optimizer_state, state.step + 1, state.num_steps)
+        return MAPState(moved, heights, optimizer_state)
 
     def draws(self, target, state, *, key):
         best = jnp.argmax(jnp.where(jnp.isfinite(state.heights), state.heights, -jnp.inf))

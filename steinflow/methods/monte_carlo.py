@@ -1,4 +1,4 @@
-"""Exact Monte Carlo: independent draws of the target itself, for targets that know how. The yardstick of all others."""
+"""Exact Monte Carlo: independent draws of the target itself, where there is a way. The yardstick of all others."""
 
 from collections.abc import Callable
 
@@ -21,21 +21,27 @@ class MonteCarlo(Method):
     It has no bias: errors are those of n independent draws, 1/n of the variance for the squared error of a mean.
 
     Args:
-        sampler: takes a key to one draw in the user's space; the target's own `sample` if not given.
+        sampler: takes a key to one draw in the user's space, such as `sf.models.GaussianMixture().sample`.
     """
 
-    sampler: Callable[[PRNGKeyArray], Params] | None = None
+    sampler: Callable[[PRNGKeyArray], Params]
+
+    def __check_init__(self):
+        if not callable(self.sampler):
+            raise TypeError(
+                f"MonteCarlo takes a function from a key to one draw, sf.MonteCarlo(lambda key: ...); got "
+                f"{self.sampler!r}. Where there is none, use sf.NUTS() or sf.SVGD()."
+            )
 
     def init(self, target, particles, *, num_steps, key):
         return self._drawn(target, len(particles), key)
 
-    def step(self, target, state, batch, *, key):
+    def step(self, target, state, batch, *, time, key):
         return self._drawn(target, len(state.particles), key)
 
     def draws(self, target, state, *, key):
         return Draws(state.particles)
 
     def _drawn(self, target, num_particles, key):
-        sample = target.target.sample if self.sampler is None else self.sampler
-        draws = jax.vmap(sample)(jax.random.split(key, num_particles))
+        draws = jax.vmap(self.sampler)(jax.random.split(key, num_particles))
         return MonteCarloState(target.from_user(draws))

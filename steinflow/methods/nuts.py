@@ -20,17 +20,15 @@ class NUTSState(eqx.Module):
     chains: Any
     parameters: dict[str, Array]
     traces: Trace  # one per chain
-    step: Array
-    thin: Array
     num_divergent: Array
 
 
 class NUTS(Method):
     """Hamiltonian Monte Carlo that tunes itself; needs `pip install 'steinflow[blackjax]'`.
 
-    The first `num_chains` particles start the chains. The result holds as many draws as there were particles, evenly
-    spread over the run: `fit(target, sf.NUTS(), num_particles=4000, num_steps=1000)` gives 1,000 draws from each of
-    4 chains. All the data is used at every step, so targets with minibatches are refused.
+    The first `num_chains` particles start the chains. The result holds every draw, chain after chain:
+    `fit(target, sf.NUTS(), num_steps=1000)` gives 1,000 draws from each of 4 chains. All the data is used at every
+    step, so targets with minibatches are refused.
 
     Known bias: none in the limit. With S effective draws the error of a mean is sd / sqrt(S); look at R-hat and the
     effective sample size in `arviz.summary(result.to_arviz())`, and at `result.info["num_divergent"]`, the trajectories
@@ -61,11 +59,10 @@ class NUTS(Method):
     def init(self, target, particles, *, num_steps, key):
         need_log_density(target, "NUTS")
         refuse_minibatches(target, "NUTS", "a trajectory that changes its density on the way is not reversible")
-        num_chains, length = self.num_chains, len(particles) // self.num_chains
-        if length < 1:
+        if len(particles) < self.num_chains:
             raise ValueError(
-                f"NUTS with {num_chains} chains needs at least {num_chains} particles, which become its draws; got "
-                f"{len(particles)}. Ask fit for num_particles={num_chains} times the draws per chain."
+                f"NUTS starts {self.num_chains} chains, each from a particle of its own; got {len(particles)}. Pass "
+                f"more of them, or ask for fewer chains: sf.NUTS(num_chains={len(particles)})."
             )
         blackjax = _blackjax()
         warmup: Any = blackjax.window_adaptation(
@@ -81,29 +78,28 @@ class NUTS(Method):
             parameters = {name: adapted.parameters[name] for name in ("step_size", "inverse_mass_matrix")}
             return adapted.state, parameters
 
-        chains, parameters = jax.vmap(adapt)(jax.random.split(key, num_chains), particles[:num_chains])
-        traces = jax.vmap(lambda x: Trace.starting_at(x, length))(chains.position)
-        thin = jnp.maximum(jnp.asarray(num_steps) // length, 1)
-        return NUTSState(chains, parameters, traces, jnp.zeros((), jnp.int32), thin, jnp.zeros((), jnp.int32))
+        chains, parameters = jax.vmap(adapt)(jax.random.split(key, self.num_chains), particles[: self.num_chains])
+        traces = jax.vmap(lambda x: Trace.starting_at(x, num_steps))(chains.position)
+        return NUTSState(chains, parameters, traces, jnp.zeros((), jnp.int32))
 
-    def step(self, target, state, batch, *, key):
+    def step(self, target, state, batch, *, time, key):
         kernel = _blackjax().nuts.build_kernel()
 
         def move(key, chain, parameters):
             return kernel(key, chain, target.log_density, max_num_doublings=self.max_doublings, **parameters)
 
         chains, info = jax.vmap(move)(jax.random.split(key, self.num_chains), state.chains, state.parameters)
-        step = state.step + 1
-        traces = jax.lax.cond(
-            step % state.thin == 0, lambda: jax.vmap(Trace.keep)(state.traces, chains.position), lambda: state.traces
-        )
+        traces = jax.vmap(Trace.keep)(state.traces, chains.position)
         num_divergent = state.num_divergent + jnp.sum(info.is_divergent, dtype=jnp.int32)
-        return NUTSState(chains, state.parameters, traces, step, state.thin, num_divergent)
+        return NUTSState(chains, state.parameters, traces, num_divergent)
 
     def draws(self, target, state, *, key):
         points = jax.vmap(Trace.in_order)(state.traces)
         return Draws(
-            points.reshape(-1, target.dim), num_chains=self.num_chains, figures={"num_divergent": state.num_divergent}
+            points.reshape(-1, target.dim),
+            num_chains=self.num_chains,
+            count=jax.vmap(lambda trace: trace.num_kept)(state.traces)[0],
+            metrics={"num_divergent": state.num_divergent},
         )
 
 

@@ -74,10 +74,10 @@ class PBP(Method):
 
     def init(self, target, particles, *, num_steps, key):
         refuse_minibatches(target, "PBP", "it takes the rows one at a time, all of them in each step")
-        return initial_state(_checked(target.target).sizes, len(particles), key)
+        return initial_state(_checked(target.source).sizes, len(particles), key)
 
-    def step(self, target, state, batch, *, key):
-        data = _checked(target.target).data
+    def step(self, target, state, batch, *, time, key):
+        data = _checked(target.source).data.values
         return epoch(state, data["X"], data["y"], key)
 
     def draws(self, target, state, *, key):
@@ -89,7 +89,7 @@ class PBP(Method):
 
     def predict(self, model: Any, state: PBPState, X: ArrayLike) -> Predictions:
         """Return the closed-form predictions for raw rows X."""
-        return _predict(model, state, jnp.asarray(X, model.data["X"].dtype))
+        return _predict(model, state, jnp.asarray(X, model.data.values["X"].dtype))
 
     def evaluate(self, model: Any, state: PBPState, X: ArrayLike, y: ArrayLike) -> dict[str, float]:
         """Return the test `rmse` and mean `log_likelihood` of the closed-form predictions."""
@@ -223,7 +223,7 @@ def epoch(state: PBPState, X: Array, y: Array, key: PRNGKeyArray) -> PBPState:
 @eqx.filter_jit
 def _train(model, num_epochs, key):
     init_key, key = jax.random.split(key)
-    X, y = model.data["X"], model.data["y"]
+    X, y = model.data.values["X"], model.data.values["y"]
     state = initial_state(model.sizes, 1, init_key)
     return jax.lax.fori_loop(0, num_epochs, lambda i, state: epoch(state, X, y, jax.random.fold_in(key, i)), state)
 

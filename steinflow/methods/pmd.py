@@ -14,18 +14,18 @@ import jax
 import jax.numpy as jnp
 
 from steinflow.devices.normals import normal
-from steinflow.methods.base import Draws, Method, need_log_density, num_data
+from steinflow.methods.base import Draws, Method, Time, need_log_density
 from steinflow.stein.bandwidths import median_distance
-from steinflow.targets.base import Posterior
-from steinflow.typing import Array, Particles, Scalar, Weights
+from steinflow.stein.geometry import squared_distances
+from steinflow.targets.flat import FlatTarget
+from steinflow.typing import Particles, Scalar, Weights
 
 
 class PMDState(eqx.Module):
-    """The centres of the kernel density, their weights, and the number of the step."""
+    """The centres of the kernel density, and their weights."""
 
     particles: Particles
     log_weights: Weights
-    step: Array
 
 
 class PMD(Method):
@@ -54,9 +54,9 @@ class PMD(Method):
     def init(self, target, particles, *, num_steps, key):
         need_log_density(target, "PMD")
         n = len(particles)
-        return PMDState(particles, jnp.full(n, -jnp.log(n), particles.dtype), jnp.zeros((), jnp.int32))
+        return PMDState(particles, jnp.full(n, -jnp.log(n), particles.dtype))
 
-    def step(self, target, state, batch, *, key):
+    def step(self, target, state, batch, *, time, key):
         centres, log_weights = state.particles, state.log_weights
         h = self.bandwidth * median_distance(centres) ** 2
         h = jnp.maximum(h, jnp.finfo(centres.dtype).tiny)  # particles that all coincide
@@ -67,27 +67,23 @@ class PMD(Method):
         log_q = _log_kernel_density(particles, centres, log_weights, h)
         log_p = jax.vmap(target.log_density, in_axes=(0, None))(particles, batch)
         log_p = jnp.where(jnp.isfinite(log_p), log_p, -jnp.inf)  # outside the support: no weight
-        log_weights = self._rate(target, state.step) * (log_p - log_q)
+        log_weights = self._rate(target, time).astype(log_q.dtype) * (log_p - log_q)
         lost = jnp.max(log_weights) == -jnp.inf
         log_weights = jnp.where(lost, 0.0, log_weights)
         log_weights = (log_weights - jax.nn.logsumexp(log_weights)).astype(centres.dtype)
-        return PMDState(particles, log_weights, state.step + 1)
+        return PMDState(particles, log_weights)
 
     def draws(self, target, state, *, key):
         return Draws(state.particles, jnp.exp(state.log_weights))
 
-    def _rate(self, target, step) -> Scalar | float:
-        if self.constant and self.step_size is not None:
-            return self.step_size
-        default = 1e4 / num_data(target) if isinstance(target.target, Posterior) else 10.0
+    def _rate(self, target: FlatTarget, time: Time) -> Scalar:
+        if self.constant:
+            return jnp.asarray(self.step_size)
+        default = 10.0 if target.data is None else 1e4 / target.num_rows
         size = default if self.step_size is None else self.step_size
-        return jnp.minimum(size / (100 + jnp.sqrt(step)), 1.0)
+        return jnp.minimum(size / (100 + jnp.sqrt(time.step)), 1.0)
 
 
 def _log_kernel_density(x: Particles, centres: Particles, log_weights: Weights, h: Scalar) -> Weights:
     """Return log sum_i pi_i exp(-|x_j - c_i|^2 / h) for every row of x; its normaliser cancels."""
-    middle = jnp.mean(centres, axis=0)  # distances lose fewer digits near the origin
-    x, centres = x - middle, centres - middle
-    products = jnp.matmul(x, centres.T, precision="highest")
-    squares = jnp.sum(x**2, axis=1)[:, None] + jnp.sum(centres**2, axis=1) - 2 * products
-    return jax.nn.logsumexp(log_weights - jnp.maximum(squares, 0.0) / h, axis=1)
+    return jax.nn.logsumexp(log_weights - squared_distances(x, centres) / h, axis=1)

@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 
 from steinflow.devices.normals import normal
-from steinflow.methods.base import Draws, Method
+from steinflow.methods.base import Draws, Method, Time
 from steinflow.methods.trace import Trace
-from steinflow.typing import Array, Particles, Point, Scalar
+from steinflow.typing import Array, Particles, Point, PRNGKeyArray, Scalar
 
 
 class Schedule(eqx.Module):
@@ -32,31 +32,30 @@ class Schedule(eqx.Module):
                 f"got {self.step_size}, {self.offset} and {self.decay}."
             )
 
-    def __call__(self, step: Array) -> Scalar:
-        return self.step_size * (self.offset + step) ** -self.decay
+    def __call__(self, time: Time) -> Scalar:
+        return self.step_size * (self.offset + time.step.astype(float)) ** -self.decay
 
 
-def langevin(x: Particles, scores: Particles, step_size: Scalar, temperature: float, key) -> Particles:
+def langevin(x: Array, scores: Array, step_size: Scalar, *, key: PRNGKeyArray) -> Array:
     """Return the points one Langevin step later; a move that is not finite is not made."""
     # A branch is compiled by itself: fused with scores that are glued together, drawing would take three times as long.
     noise = jax.lax.cond(step_size > 0, lambda: normal(key, x.shape, x.dtype), lambda: jnp.zeros_like(x))
-    noise = jnp.sqrt(temperature * step_size) * noise
-    moved = x + 0.5 * step_size * scores + noise
+    moved = x + 0.5 * step_size * scores + jnp.sqrt(step_size) * noise
     return jnp.where(jnp.all(jnp.isfinite(moved), axis=-1, keepdims=True), moved, x)
 
 
 class SGLDState(eqx.Module):
-    """Where the chain is, the points that it keeps, and the number of the step."""
+    """Where the chain is, and the points that it keeps."""
 
     x: Point
     trace: Trace
-    step: Array
 
 
 class SGLD(Method):
     r"""One Langevin chain, from the first of the particles; its last points are the posterior.
 
-    It keeps as many points as there are particles: `num_particles=100` gives the last 100 iterates, as in the paper.
+    It keeps as many points as there are particles: `num_particles=100` gives the last 100 iterates, as in the paper,
+    or all of them where there were fewer.
 
     Known bias: the spread is too wide by the step size (a factor $1/(1 - \delta / (4 s^2))$ of the variance on a
     Gaussian) and by minibatch noise, too narrow while the chain has not travelled far: successive points are close.
@@ -80,25 +79,23 @@ class SGLD(Method):
 
     def init(self, target, particles, *, num_steps, key):
         x = particles[0]
-        return SGLDState(x, Trace.starting_at(x, len(particles)), jnp.zeros((), jnp.int32))
+        return SGLDState(x, Trace.starting_at(x, len(particles)))
 
-    def step(self, target, state, batch, *, key):
+    def step(self, target, state, batch, *, time, key):
         score = target.scores(state.x[None], batch)[0]
-        size = Schedule(self.step_size, self.decay, self.offset)(state.step).astype(state.x.dtype)
-        x = langevin(state.x, score, size, 1.0, key)
-        step = state.step + 1
-        trace = jax.lax.cond(step % self.thin == 0, lambda: state.trace.keep(x), lambda: state.trace)
-        return SGLDState(x, trace, step)
+        size = Schedule(self.step_size, self.decay, self.offset)(time).astype(state.x.dtype)
+        x = langevin(state.x, score, size, key=key)
+        due = (time.step + 1) % self.thin == 0
+        return SGLDState(x, jax.lax.cond(due, lambda: state.trace.keep(x), lambda: state.trace))
 
     def draws(self, target, state, *, key):
-        return Draws(state.trace.in_order())
+        return Draws(state.trace.in_order(), count=state.trace.num_kept)
 
 
 class ParallelSGLDState(eqx.Module):
-    """Where the chains are, and the number of the step."""
+    """Where the chains are."""
 
     particles: Particles
-    step: Array
 
 
 class ParallelSGLD(Method):
@@ -112,28 +109,23 @@ class ParallelSGLD(Method):
     Args:
         step_size: a of $\epsilon_t$; it must stay below 4 n times the smallest posterior variance.
         decay: kappa; 0 for a constant step.
-        temper: divide only the drift by n, not the noise. This samples $p^{1/n}$, n times too wide: it is here because
-            published replications do it.
         offset: b.
     """
 
     step_size: float = 10.0
     decay: float = 0.55
-    temper: bool = eqx.field(default=False, kw_only=True)
     offset: float = 1.0
 
     def __check_init__(self):
         Schedule(self.step_size, self.decay, self.offset)
 
     def init(self, target, particles, *, num_steps, key):
-        return ParallelSGLDState(particles, jnp.zeros((), jnp.int32))
+        return ParallelSGLDState(particles)
 
-    def step(self, target, state, batch, *, key):
+    def step(self, target, state, batch, *, time, key):
         x, n = state.particles, len(state.particles)
-        size = Schedule(self.step_size, self.decay, self.offset)(state.step).astype(x.dtype) / n
-        temperature = float(n) if self.temper else 1.0
-        moved = langevin(x, target.scores(x, batch), size, temperature, key)
-        return ParallelSGLDState(moved, state.step + 1)
+        size = Schedule(self.step_size, self.decay, self.offset)(time).astype(x.dtype) / n
+        return ParallelSGLDState(langevin(x, target.scores(x, batch), size, key=key))
 
     def draws(self, target, state, *, key):
         # One chain for ArviZ: its draws are independent, and statistics over chains of one draw each mean nothing.

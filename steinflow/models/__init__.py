@@ -8,7 +8,7 @@ from steinflow.models.generalized_linear import (
     LogisticRegression,
     PoissonRegression,
 )
-from steinflow.models.neural_network import NeuralNetwork, num_dev_rows
+from steinflow.models.neural_network import NeuralNetwork
 from steinflow.models.prior_scales import best_prior_scale
 from steinflow.models.supervised import Supervised
 from steinflow.models.uncertainty import Uncertainty, uncertainty
@@ -28,6 +28,5 @@ __all__ = [
     "Supervised",
     "Uncertainty",
     "best_prior_scale",
-    "num_dev_rows",
     "uncertainty",
 ]

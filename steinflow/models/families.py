@@ -43,7 +43,7 @@ class Family(eqx.Module):
     def sample(self, key: PRNGKeyArray, outputs: Array, log_gamma: Scalar | None) -> Array:
         """Draw an encoded y for every row."""
 
-    def figures(self, mean: Array, y: Array) -> dict[str, Scalar]:
+    def metrics(self, mean: Array, y: Array) -> dict[str, Scalar]:
         """Return how good the predicted means are for encoded y."""
         return {"rmse": jnp.sqrt(jnp.mean((mean - y) ** 2))}
 
@@ -90,7 +90,7 @@ class Bernoulli(Family):
     def sample(self, key, outputs, log_gamma):
         return jnp.where(jax.random.bernoulli(key, jax.nn.sigmoid(outputs)), 1.0, -1.0)
 
-    def figures(self, mean, y):
+    def metrics(self, mean, y):
         return {"accuracy": jnp.mean(jnp.where(y > 0, mean > 0.5, mean < 0.5))}
 
 
@@ -124,7 +124,7 @@ class Categorical(Family):
     def sample(self, key, outputs, log_gamma):
         return jax.random.categorical(key, outputs)
 
-    def figures(self, mean, y):
+    def metrics(self, mean, y):
         return {"accuracy": jnp.mean(jnp.argmax(mean, axis=1) == y)}
 
 

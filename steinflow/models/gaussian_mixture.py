@@ -33,7 +33,7 @@ class GaussianMixture(Target):
     weights: Array = eqx.field(default=(1 / 3, 2 / 3), converter=lambda w: _vector(w) / jnp.sum(_vector(w)))
     means: Array = eqx.field(default=(-2.0, 2.0), converter=_matrix)
     sds: Array = eqx.field(default=(1.0, 1.0), converter=_vector)
-    start: tuple[float, float] = (-10.0, 1.0)
+    start: Array = eqx.field(default=(-10.0, 1.0), converter=_vector)
 
     def __check_init__(self):
         lengths = {"weights": self.weights.shape, "means": self.means.shape[:1], "sds": self.sds.shape}

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jaxtyping import ArrayLike
 
 from steinflow.models.families import Bernoulli, Categorical, Family, Gaussian, Poisson
-from steinflow.models.supervised import Init, Supervised, check_init, log_gamma_prior, sample_log_gamma
-from steinflow.typing import Params, PRNGKeyArray, Scalar
+from steinflow.models.supervised import Supervised, log_gamma_prior, sample_log_gamma
+from steinflow.typing import Array, Params, PRNGKeyArray, Scalar
 
 
 class _Linear(eqx.Module):
@@ -32,9 +32,9 @@ class _Prior(eqx.Module):
     """The hierarchical prior of the weights, and that of the noise precision."""
 
     shape: float
-    rate: float
+    rate: Array
     noise_shape: float
-    noise_rate: float
+    noise_rate: Array
 
     def __call__(self, params):
         w, log_alpha = params["w"], params["log_alpha"]
@@ -62,13 +62,10 @@ class GeneralizedLinear(Supervised):
         standardize: shift and scale the features, and a real-valued y, to mean 0 and sd 1.
         shape, rate: of the Gamma prior of alpha, the precision of the weights.
         noise_shape, noise_rate: of the Gamma prior of gamma, the precision of the noise.
-        init: where particles start. "rate" draws from the prior; "scale" repeats the authors' code, which draws
-            alpha with the rate taken for a scale and so starts with weights that are far too large.
     """
 
     hyper: _Prior = eqx.field(kw_only=True)
     intercept: bool = eqx.field(kw_only=True)
-    init: Init = eqx.field(kw_only=True)
 
     def __init__(
         self,
@@ -83,11 +80,10 @@ class GeneralizedLinear(Supervised):
         rate: float = 0.01,
         noise_shape: float = 1.0,
         noise_rate: float = 0.1,
-        init: Init = "rate",
     ):
-        check_init(init)
-        self.init, self.intercept = init, intercept
-        self.hyper = _Prior(shape, rate, noise_shape, noise_rate)
+        self.intercept = intercept
+        # Rates are leaves, and share compiled code; shapes decide how a Gamma is drawn.
+        self.hyper = _Prior(shape, jnp.asarray(rate, float), noise_shape, jnp.asarray(noise_rate, float))
         super().__init__(
             X,
             y,
@@ -102,14 +98,12 @@ class GeneralizedLinear(Supervised):
     def sample_prior(self, key: PRNGKeyArray) -> Params:
         weight_key, alpha_key, gamma_key = jax.random.split(key, 3)
         prior, outputs = self.hyper, self.family.num_outputs
-        log_alpha = sample_log_gamma(alpha_key, shape=prior.shape, rate=prior.rate, init=self.init)
-        num_weights = self.data["X"].shape[1] + self.intercept
+        log_alpha = sample_log_gamma(alpha_key, shape=prior.shape, rate=prior.rate)
+        num_weights = self.data.values["X"].shape[1] + self.intercept
         shape = (num_weights,) if outputs == 1 else (num_weights, outputs)
         params = {"log_alpha": log_alpha, "w": jax.random.normal(weight_key, shape) * jnp.exp(-0.5 * log_alpha)}
         if self.family.noisy:
-            params["log_gamma"] = sample_log_gamma(
-                gamma_key, shape=prior.noise_shape, rate=prior.noise_rate, init=self.init
-            )
+            params["log_gamma"] = sample_log_gamma(gamma_key, shape=prior.noise_shape, rate=prior.noise_rate)
         return params
 
 
@@ -119,8 +113,8 @@ class LogisticRegression(GeneralizedLinear):
     Args:
         X: one row per example.
         y: labels: 0 and 1, or -1 and 1; with `num_classes`, 0 .. num_classes-1.
-        num_classes: more than two classes; None stands for two, with one weight vector.
-        batch_size, intercept, standardize, shape, rate, init: as for `GeneralizedLinear`.
+        num_classes: more than two classes; None means two, with one weight vector.
+        batch_size, intercept, standardize: as for `GeneralizedLinear`, which also takes other priors.
 
     Example:
         ```python
@@ -142,26 +136,18 @@ class LogisticRegression(GeneralizedLinear):
         batch_size: int | None = None,
         intercept: bool = True,
         standardize: bool = False,
-        shape: float = 1.0,
-        rate: float = 0.01,
-        init: Init = "rate",
     ):
-        super().__init__(
-            X,
-            y,
-            Bernoulli() if num_classes is None else Categorical(num_classes),
-            batch_size=batch_size,
-            intercept=intercept,
-            standardize=standardize,
-            shape=shape,
-            rate=rate,
-            init=init,
-        )
+        family = Bernoulli() if num_classes is None else Categorical(num_classes)
+        super().__init__(X, y, family, batch_size=batch_size, intercept=intercept, standardize=standardize)
 
     def laplacian(self, params: Params) -> Scalar:
-        r"""Return $-\sum_i p_i (1 - p_i) |x_i|^2 - d\alpha - \frac12 \alpha |w|^2 - b\alpha$; K classes add up."""
+        r"""Return $-\sum_i p_i (1 - p_i) |x_i|^2 - d\alpha - \frac12 \alpha |w|^2 - b\alpha$; K classes add up.
+
+        This is the trace of the Hessian of the log density, for `sf.NPV(laplacian=model.laplacian)`.
+        """
         w, alpha = params["w"], jnp.exp(params["log_alpha"])
-        features = _with_constant(self.data["X"]) if self.intercept else self.data["X"]
+        features = self.data.values["X"]
+        features = _with_constant(features) if self.intercept else features
         p = self.family.mean(features @ w)
         curvature = p * (1 - p) if p.ndim == 1 else jnp.sum(p * (1 - p), axis=1)
         likelihood = curvature @ jnp.sum(features**2, axis=1)
@@ -169,12 +155,11 @@ class LogisticRegression(GeneralizedLinear):
 
 
 class LinearRegression(GeneralizedLinear):
-    """Bayesian linear regression with inferred noise.
+    """Bayesian linear regression with inferred noise; X and y are standardised unless told otherwise.
 
     Args:
         X, y: one row and one number per example.
-        batch_size, intercept, standardize, shape, rate, noise_shape, noise_rate, init: as for
-            `GeneralizedLinear`; X and y are standardised unless told otherwise.
+        batch_size, intercept, standardize: as for `GeneralizedLinear`, which also takes other priors.
     """
 
     def __init__(
@@ -185,25 +170,8 @@ class LinearRegression(GeneralizedLinear):
         batch_size: int | None = None,
         intercept: bool = True,
         standardize: bool = True,
-        shape: float = 1.0,
-        rate: float = 0.01,
-        noise_shape: float = 1.0,
-        noise_rate: float = 0.1,
-        init: Init = "rate",
     ):
-        super().__init__(
-            X,
-            y,
-            Gaussian(),
-            batch_size=batch_size,
-            intercept=intercept,
-            standardize=standardize,
-            shape=shape,
-            rate=rate,
-            noise_shape=noise_shape,
-            noise_rate=noise_rate,
-            init=init,
-        )
+        super().__init__(X, y, Gaussian(), batch_size=batch_size, intercept=intercept, standardize=standardize)
 
 
 class PoissonRegression(GeneralizedLinear):
@@ -211,7 +179,7 @@ class PoissonRegression(GeneralizedLinear):
 
     Args:
         X, y: one row and one count per example.
-        batch_size, intercept, standardize, shape, rate, init: as for `GeneralizedLinear`.
+        batch_size, intercept, standardize: as for `GeneralizedLinear`, which also takes other priors.
     """
 
     def __init__(
@@ -222,18 +190,5 @@ class PoissonRegression(GeneralizedLinear):
         batch_size: int | None = None,
         intercept: bool = True,
         standardize: bool = False,
-        shape: float = 1.0,
-        rate: float = 0.01,
-        init: Init = "rate",
     ):
-        super().__init__(
-            X,
-            y,
-            Poisson(),
-            batch_size=batch_size,
-            intercept=intercept,
-            standardize=standardize,
-            shape=shape,
-            rate=rate,
-            init=init,
-        )
+        super().__init__(X, y, Poisson(), batch_size=batch_size, intercept=intercept, standardize=standardize)

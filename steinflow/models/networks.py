@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import ArrayLike
 
 from steinflow.models.families import Family, Gaussian
-from steinflow.models.neural_network import SHORT_REACH, FanIn
+from steinflow.models.neural_network import FanIn
 from steinflow.models.supervised import Supervised, log_gamma_prior
 from steinflow.typing import Array, Params, PRNGKeyArray, Scalar
 
@@ -65,7 +65,7 @@ def from_network(
         y,
         module,
         log_prior or prior,
-        start=module.start or (lambda key: prior.sample(module.params, key)),
+        start=module.sample if module.starts_by_itself else eqx.Partial(prior.sample, module.params),
         shape=shape,
         family=family,
         batch_size=batch_size,
@@ -91,8 +91,8 @@ class NetworkPosterior(Supervised):
         )
 
     @property
-    def reach(self) -> float | None:
-        return SHORT_REACH
+    def identified(self) -> bool:
+        return False
 
     def sample_prior(self, key: PRNGKeyArray) -> Params:
         return self.with_first_noise({"network": self.start(key)})
@@ -128,11 +128,19 @@ class _Prior(eqx.Module):
 
 
 class _Module(eqx.Module):
-    """A module of some library: its parameters, how they start (None: no way of its own) and what it computes."""
+    """A module of some library: its parameters, how it draws them, and what it computes."""
 
     params: eqx.AbstractVar[Params]
-    start: eqx.AbstractVar[Callable[[PRNGKeyArray], Params] | None]
     outputs_last: eqx.AbstractVar[bool]  # the last axis of a weight counts outputs; for Equinox it is the first
+
+    @property
+    @abc.abstractmethod
+    def starts_by_itself(self) -> bool:
+        """Whether it has an initialisation of its own."""
+
+    @abc.abstractmethod
+    def sample(self, key: PRNGKeyArray) -> Params:
+        """Draw parameters from the module's own initialisation."""
 
     @abc.abstractmethod
     def __call__(self, params: Params, X: Array) -> Array:
@@ -141,33 +149,83 @@ class _Module(eqx.Module):
 
 class _Equinox(_Module):
     params: Params
-    start: Callable[[PRNGKeyArray], Params] | None
     rest: Any
+    build: Callable[[PRNGKeyArray], Any] | None
     outputs_last: bool = False
+
+    @classmethod
+    def of(cls, network: Any, build: Callable[[PRNGKeyArray], Any] | None) -> "_Equinox":
+        params, rest = cls._split(network)
+        return cls(params=params, rest=rest, build=build)
+
+    @property
+    def starts_by_itself(self):
+        return self.build is not None
+
+    def sample(self, key):
+        assert self.build is not None
+        return self._split(self.build(key))[0]
 
     def __call__(self, params, X):
         return jax.vmap(eqx.combine(params, self.rest))(X)
 
+    @staticmethod
+    def _split(module):
+        return eqx.partition(eqx.nn.inference_mode(module), eqx.is_inexact_array)
+
 
 class _Nnx(_Module):
-    params: Params
-    start: Callable[[PRNGKeyArray], Params] | None
     graph: Any = eqx.field(static=True)
+    params: Params
     rest: Any
+    build: Callable[[PRNGKeyArray], Any] | None
     outputs_last: bool = True
+
+    @classmethod
+    def of(cls, network: Any, build: Callable[[PRNGKeyArray], Any] | None) -> "_Nnx":
+        graph, params, rest = cls._split(network)
+        return cls(graph=graph, params=params, rest=rest, build=build)
+
+    @property
+    def starts_by_itself(self):
+        return self.build is not None
+
+    def sample(self, key):
+        assert self.build is not None
+        return self._split(self.build(key))[1]
 
     def __call__(self, params, X):
         from flax import nnx
 
         return nnx.merge(self.graph, params, self.rest)(X)
 
+    @staticmethod
+    def _split(module):
+        from flax import nnx
+
+        module.eval()
+        return nnx.split(module, nnx.Param, ...)
+
 
 class _Linen(_Module):
     params: Params
-    start: Callable[[PRNGKeyArray], Params] | None
-    module: Any
     rest: Any
+    module: Any
+    row: Array
     outputs_last: bool = True
+
+    @classmethod
+    def of(cls, network: Any, row: Array) -> "_Linen":
+        variables = network.init(jax.random.key(0), row)
+        rest = {name: values for name, values in variables.items() if name != "params"}
+        return cls(params=variables["params"], rest=rest, module=network, row=row)
+
+    @property
+    def starts_by_itself(self):
+        return True
+
+    def sample(self, key):
+        return self.module.init(key, self.row)["params"]
 
     def __call__(self, params, X):
         return self.module.apply({"params": params, **self.rest}, X)
@@ -177,45 +235,17 @@ def _adapt(network, row) -> _Module:
     """Find out whose module this is, without importing what the user did not."""
     linen = sys.modules.get("flax.linen")
     if linen is not None and isinstance(network, linen.Module):
-        variables = network.init(jax.random.key(0), row)
-        rest = {name: values for name, values in variables.items() if name != "params"}
-        return _Linen(
-            params=variables["params"],
-            start=lambda key: network.init(key, row)["params"],
-            module=network,
-            rest=rest,
-        )
+        return _Linen.of(network, row)
     build = None if _is_module(network) else network
     if build is not None:
         if not callable(build):
             raise _unknown(network)
         network = build(jax.random.key(0))
     if isinstance(network, eqx.Module):
-        return _equinox(network, build)
+        return _Equinox.of(network, build)
     if _is_module(network):
-        return _nnx(network, build)
+        return _Nnx.of(network, build)
     raise _unknown(network)
-
-
-def _equinox(network, build):
-    def split(module):
-        return eqx.partition(eqx.nn.inference_mode(module), eqx.is_inexact_array)
-
-    params, rest = split(network)
-    start = None if build is None else lambda key: split(build(key))[0]
-    return _Equinox(params=params, start=start, rest=rest)
-
-
-def _nnx(network, build):
-    from flax import nnx
-
-    def split(module):
-        module.eval()
-        return nnx.split(module, nnx.Param, ...)
-
-    graph, params, rest = split(network)
-    start = None if build is None else lambda key: split(build(key))[1]
-    return _Nnx(params=params, start=start, graph=graph, rest=rest)
 
 
 def _is_module(network) -> bool:

@@ -18,17 +18,8 @@ import numpy as np
 from jaxtyping import ArrayLike
 
 from steinflow.models.families import Family, Gaussian
-from steinflow.models.supervised import (
-    Supervised,
-    as_features,
-    log_gamma_prior,
-    sample_log_gamma,
-)
-from steinflow.typing import Array, Params, PRNGKeyArray, Scalar, Weights
-
-# How far a weight can go in a run. Short is safe: where the width of the prior is inferred all weights may vanish on a
-# long way, and a short run would stumble. Long is better where neither is to be feared.
-SHORT_REACH, LONG_REACH = 5.0, 25.0
+from steinflow.models.supervised import Supervised, log_gamma_prior, sample_log_gamma
+from steinflow.typing import Array, Params, PRNGKeyArray, Scalar
 
 
 class _Layers(eqx.Module):
@@ -47,11 +38,11 @@ class FanIn(eqx.Module):
     """Every parameter N(0, scale^2 / fan_in), with fan_in = 1 for biases and other vectors.
 
     Attributes:
-        scale: of weights and biases; as an array, all scales share compiled code.
+        scale: of weights and biases; an array, so that all scales share compiled code.
         outputs_last: whether the last axis of a weight counts outputs, or the first.
     """
 
-    scale: Array | float
+    scale: Array = eqx.field(converter=lambda scale: jnp.asarray(scale, float))
     outputs_last: bool = True
 
     def __check_init__(self):
@@ -75,7 +66,7 @@ class FanIn(eqx.Module):
 
 class _Prior(eqx.Module):
     shape: float
-    rate: float
+    rate: Array
     fixed: FanIn | None
 
     def __call__(self, params):
@@ -105,8 +96,8 @@ class NeuralNetwork(Supervised):
         family: `sf.models.Gaussian()`, `Bernoulli()`, `Categorical(K)`, `Poisson()` or your own.
         batch_size: rows per step; all of them if not given.
 
-    Particles start as in the authors' code: weights from N(0, 1/(fan_in + 1)), biases at zero, lambda from the Gamma
-    prior with its rate taken for a scale, and the noise at the particle's own training error.
+    Particles start as in the authors' code: weights from N(0, 1/(fan_in + 1)), biases at zero, lambda small, from
+    Gamma(shape, 1 / rate), and the noise at the particle's own training error.
 
     Other arguments:
         prior_scale: weights have the prior N(0, prior_scale² / fan_in), and biases N(0, prior_scale²); None is the
@@ -121,7 +112,7 @@ class NeuralNetwork(Supervised):
         X = np.linspace(-2, 2, 100)[:, None]
         model = sf.models.NeuralNetwork(X, np.sin(X[:, 0]), hidden=(20,), activation="tanh")
         result = sf.fit(model, num_particles=20, num_steps=500, key=0, progress=False)
-        figures = model.evaluate(result.particles, X, np.sin(X[:, 0]))
+        metrics = model.evaluate(result.particles, X, np.sin(X[:, 0]))
         ```
     """
 
@@ -145,8 +136,9 @@ class NeuralNetwork(Supervised):
     ):
         if any(units < 1 for units in hidden):
             raise ValueError(f"hidden lists the units of every hidden layer, such as (50,); got {tuple(hidden)}.")
-        fixed = None if prior_scale is None else FanIn(jnp.asarray(prior_scale, float))
-        self.hyper, self.activation = _Prior(shape, rate, fixed), _activation(activation)
+        fixed = None if prior_scale is None else FanIn(prior_scale)
+        self.hyper = _Prior(shape, jnp.asarray(rate, float), fixed)
+        self.activation = _activation(activation)
         super().__init__(
             X,
             y,
@@ -156,15 +148,15 @@ class NeuralNetwork(Supervised):
             batch_size=batch_size,
             standardize=standardize,
         )
-        self.sizes = (self.data["X"].shape[1], *map(int, hidden), family.num_outputs)
+        self.sizes = (self.data.values["X"].shape[1], *map(int, hidden), family.num_outputs)
 
     @property
-    def reach(self) -> float | None:
-        return SHORT_REACH if self.hyper.fixed is None else LONG_REACH
+    def identified(self) -> bool:
+        return False
 
     def with_prior_scale(self, scale: float) -> "NeuralNetwork":
         """Return the same network and rows with a prior of this width."""
-        prior = dataclasses.replace(self.hyper, fixed=FanIn(jnp.asarray(scale, float)))
+        prior = dataclasses.replace(self.hyper, fixed=FanIn(scale))
         return eqx.tree_at(lambda model: (model.hyper, model.log_prior), self, (prior, prior))
 
     @eqx.filter_jit  # a dozen small operations, each of which would be compiled by itself
@@ -179,49 +171,8 @@ class NeuralNetwork(Supervised):
             "biases": tuple(jnp.zeros(fan_out) for _, fan_out in shapes),
         }
         if prior.fixed is None:
-            params["log_lambda"] = sample_log_gamma(lambda_key, shape=prior.shape, rate=prior.rate, init="scale")
+            params["log_lambda"] = sample_log_gamma(lambda_key, shape=prior.shape, rate=1 / prior.rate)
         return self.with_first_noise(params)
-
-    def with_dev_noise(self, particles: Params, X: ArrayLike, y: ArrayLike) -> Params:
-        r"""Return the particles, each with the noise that suits these held-out rows best: its mean squared error.
-
-        The authors' code does this before it computes test log-likelihoods: it compares the posterior noise with the
-        maximiser on rows held out from training, and the maximiser always wins. Hold out the last `num_dev_rows(N)`
-        training rows to repeat it.
-        """
-        y = self.responses(self.family.encode(np.asarray(y)))
-        return {**particles, "log_gamma": _dev_log_gamma(self, particles, as_features(X), y)}
-
-    def evaluate(
-        self,
-        particles: Params,
-        X: ArrayLike,
-        y: ArrayLike,
-        *,
-        weights: Weights | None = None,
-        dev: tuple[ArrayLike, ArrayLike] | None = None,
-    ) -> dict[str, float]:
-        """Return the mean test `log_likelihood` and the `rmse` or `accuracy`.
-
-        With `dev`, held-out training rows (X, y), the noise of each particle is the best for them, as in the
-        authors' code; without, it is that of the posterior.
-        """
-        if dev is not None:
-            particles = self.with_dev_noise(particles, *dev)
-        return super().evaluate(particles, X, y, weights=weights)
-
-
-def num_dev_rows(num_rows: int) -> int:
-    """Return how many training rows, the last ones, the authors hold out for the noise."""
-    return min(round(0.1 * num_rows), 500)
-
-
-@eqx.filter_jit
-def _dev_log_gamma(model, particles, X, y) -> Scalar:
-    def log_gamma(params):
-        return -jnp.log(jnp.mean((model.forward(params, model.inputs(X)) - y) ** 2))
-
-    return jax.vmap(log_gamma)(particles)
 
 
 def _activation(activation: str | Callable[[Array], Array]) -> Callable[[Array], Array]:

@@ -12,14 +12,18 @@ import numpy as np
 from steinflow.inference.loop import fit
 from steinflow.methods.svgd.method import SVGD
 from steinflow.models.neural_network import NeuralNetwork
-from steinflow.models.supervised import Weighted, usual_num_steps
+from steinflow.models.supervised import Weighted, log_mean_likelihood, log_weights_of, usual_num_steps
 from steinflow.results.diagnostics import as_key
-from steinflow.targets.base import Posterior
+from steinflow.results.outcome import Outcome
+from steinflow.targets.posterior import Posterior
 from steinflow.typing import Array, PRNGKeyArray
 
 SCALES = (1.0, 3.0, 9.0)
+NETWORK_REACH = 25.0  # how far a weight can go in a run: far, since a prior of fixed width has no funnel to fall into
 _HOPELESS = -1e6  # for the log-likelihood of a row that no particle can explain
 _MAX_FOLDS, _ENOUGH_ROWS = 5, 500  # to be held out
+
+_log_mean_likelihood = eqx.filter_jit(log_mean_likelihood)
 
 
 def best_prior_scale(
@@ -43,22 +47,23 @@ def best_prior_scale(
         row_weights: how often each row counts; rows that count zero must be the last ones.
         key: of the rows held out and of the runs.
     """
-    weights = jnp.ones(model.num_data) if row_weights is None else row_weights
+    weights = jnp.ones(model.data.num_rows) if row_weights is None else row_weights
     num_rows = int(jnp.count_nonzero(weights))
-    num_steps = num_steps or usual_num_steps(num_rows, model.batch_size, is_network=True)
-    start_key, rows_key = jax.random.split(as_key(key))
+    num_steps = num_steps or usual_num_steps(num_rows, model.data.batch_size, is_network=True)
+    start_key, rows_key, run_key = jax.random.split(as_key(key), 3)
     particles = jax.vmap(model.with_prior_scale(1.0).sample_prior)(jax.random.split(start_key, num_particles))
     found = []
     for held_out in _folds(num_rows, rows_key):
-        data = {**model.data, "weight": weights.at[held_out].set(0.0)}
-        rows = {name: values[held_out] for name, values in model.data.items()}
+        data = {**model.data.values, "weight": weights.at[held_out].set(0.0)}
+        rows = {name: values[held_out] for name, values in model.data.values.items()}
         for wide in map(model.with_prior_scale, SCALES):
-            target = Posterior(wide.log_prior, Weighted(model.log_likelihood), data, model.batch_size)
-            method = SVGD.default_for(wide)
-            result = fit(target, method, particles=particles, num_steps=num_steps, key=key, progress=False)
-            if result.outcome.status == "interrupted":
+            target = Posterior(wide.log_prior, Weighted(model.log_likelihood), data, model.data.batch_size)
+            method = SVGD.for_networks(NETWORK_REACH)
+            result = fit(target, method, particles=particles, num_steps=num_steps, key=run_key, progress=False)
+            if result.outcome is Outcome.INTERRUPTED:
                 raise KeyboardInterrupt
-            found.append(_log_predictive(model.log_likelihood, result.particles, rows))
+            log_weights = log_weights_of(particles)
+            found.append(_log_mean_likelihood(model.log_likelihood, result.particles, rows, log_weights))
     return _simplest_of_the_best(np.reshape(found, (-1, len(SCALES), len(found[0]))))
 
 
@@ -77,9 +82,3 @@ def _simplest_of_the_best(logs):
     gaps = best - by_scale
     close = np.mean(gaps, axis=1) <= np.std(gaps, axis=1) / np.sqrt(gaps.shape[1])
     return SCALES[int(np.argmax(close))]
-
-
-@eqx.filter_jit
-def _log_predictive(log_likelihood, particles, rows):
-    values = jax.vmap(log_likelihood, in_axes=(0, None))(particles, rows)
-    return jax.nn.logsumexp(values, axis=0) - jnp.log(len(values))

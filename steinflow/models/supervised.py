@@ -1,8 +1,7 @@
-"""What all regressions and classifiers share: scaled data, a likelihood, predictions and the paper's figures."""
+"""What all regressions and classifiers share: scaled data, a likelihood, predictions and the paper's metrics."""
 
 import abc
 from collections.abc import Callable
-from typing import Literal
 
 import equinox as eqx
 import jax
@@ -11,14 +10,15 @@ import numpy as np
 from jaxtyping import ArrayLike
 
 from steinflow.models.families import Family
-from steinflow.targets.base import Posterior
+from steinflow.targets.data import Rows
+from steinflow.targets.observations import Observations
+from steinflow.targets.posterior import Posterior
 from steinflow.typing import Array, Batch, Params, PRNGKeyArray, Scalar, Weights
 
-Init = Literal["rate", "scale"]
 _ALL_ROWS, _BATCH = 10_000, 1_000
 _NETWORK_BATCH, _NETWORK_PASSES, _NETWORK_STEPS = 100, 50, (2_000, 20_000)
 _ROWS_FOR_NOISE = 1000  # the first guess of the noise looks at this many, evenly spread
-_PARTICLES_AT_ONCE = 32  # predictions for many rows stay small in memory
+PARTICLES_AT_ONCE = 32  # predictions for many rows stay small in memory
 
 
 class Scaling(eqx.Module):
@@ -115,13 +115,14 @@ class Supervised(Posterior):
         """Return a starting particle with, for real y, its own training error as the noise."""
         if not self.family.noisy:
             return params
-        rows = slice(None, None, -(-self.num_data // _ROWS_FOR_NOISE))
-        residuals = self.forward(params, self.data["X"][rows]) - self.data["y"][rows]
+        rows = slice(None, None, -(-self.data.num_rows // _ROWS_FOR_NOISE))
+        X, y = self.data.values["X"][rows], self.data.values["y"][rows]
+        residuals = self.forward(params, X) - y
         return {**params, "log_gamma": -jnp.log(jnp.maximum(jnp.mean(residuals**2), 1e-6))}  # one row may fit exactly
 
     def outputs(self, params: Params, X: Array) -> Array:
         """Return f(x) of one particle for every row, on the scale of the raw y."""
-        return self._raw(self.forward(params, self.inputs(jnp.asarray(X, float))))
+        return self.raw(self.forward(params, self.inputs(jnp.asarray(X, float))))
 
     def predict(self, particles: Params, X: ArrayLike, *, weights: Weights | None = None) -> Array:
         """Return the posterior mean of y for every row: for classes, their probabilities (of class 1 if there are two).
@@ -131,40 +132,56 @@ class Supervised(Posterior):
             X: rows as given by the user, not standardised.
             weights: as in `result.weights`.
         """
-        return _predict(self, particles, as_features(X), _log_weights(particles, weights))
+        return _predict(self, particles, as_features(X), log_weights_of(particles, weights))
 
     def log_predictive(self, particles: Params, X: ArrayLike, y: ArrayLike, *, weights: Weights | None = None) -> Array:
         r"""Return $\log \sum_j w_j\, p(y_i \mid x_i, \theta_j)$ for every row, y on its raw scale."""
         y = self.family.encode(np.asarray(y).reshape(-1))
-        return _log_predictive(self, particles, as_features(X), y, _log_weights(particles, weights))
+        return _log_predictive(self, particles, as_features(X), y, log_weights_of(particles, weights))
 
     def evaluate(
         self, particles: Params, X: ArrayLike, y: ArrayLike, *, weights: Weights | None = None
     ) -> dict[str, float]:
         """Return the mean test `log_likelihood` and the `accuracy` (classes) or `rmse` (numbers), as the paper does."""
         means = self.predict(particles, X, weights=weights)
-        figures = self.family.figures(means, self.family.encode(np.asarray(y).reshape(-1)))
+        metrics = self.family.metrics(means, self.family.encode(np.asarray(y).reshape(-1)))
         log_likelihood = jnp.mean(self.log_predictive(particles, X, y, weights=weights))
-        return {name: float(value) for name, value in {**figures, "log_likelihood": log_likelihood}.items()}
+        return {name: float(value) for name, value in {**metrics, "log_likelihood": log_likelihood}.items()}
+
+    @property
+    def data(self) -> Rows:
+        """The standardised X and y, in memory."""
+        assert isinstance(self._data, Rows)
+        return self._data
+
+    @property
+    def observations(self) -> Observations:
+        return ObservedResponses(self)
+
+    def raw(self, y: Array) -> Array:
+        """Return y on the user's scale."""
+        return y * self.responses.scale + self.responses.shift if self.family.real_valued else y
+
+
+class ObservedResponses(Observations):
+    """The responses y that a model was given, on the user's scale."""
+
+    model: Supervised
 
     def observed(self):
-        return {"y": self._raw(self.data["y"])}
+        return {"y": self.model.raw(self.model.data.values["y"])}
 
     def log_likelihoods(self, particles):
-        values = jax.vmap(self.log_likelihood, in_axes=(0, None))(particles, self.data)
-        return {"y": values - jnp.log(self.responses.scale)}
+        values = jax.vmap(self.model.log_likelihood, in_axes=(0, None))(particles, self.model.data.values)
+        return {"y": values - jnp.log(self.model.responses.scale)}
 
     def predictive(self, particles, *, key):
         def one(params, key):
-            outputs = self.forward(params, self.data["X"])
-            return self._raw(self.family.sample(key, outputs, params.get("log_gamma")))
+            outputs = self.model.forward(params, self.model.data.values["X"])
+            return self.model.raw(self.model.family.sample(key, outputs, params.get("log_gamma")))
 
         keys = jax.random.split(key, len(jax.tree.leaves(particles)[0]))
         return {"y": jax.vmap(one)(particles, keys)}
-
-    def _raw(self, y: Array) -> Array:
-        """Return y on the user's scale."""
-        return y * self.responses.scale + self.responses.shift if self.family.real_valued else y
 
 
 @eqx.filter_jit
@@ -176,15 +193,23 @@ def _predict(model, particles, X, log_weights):
 @eqx.filter_jit
 def _log_predictive(model, particles, X, y, log_weights):
     batch = {"X": model.inputs(X), "y": model.responses(y) if model.family.real_valued else y}
-    values = _over_particles(lambda params: model.log_likelihood(params, batch), particles)
-    return jax.nn.logsumexp(values + log_weights[:, None], axis=0) - jnp.log(model.responses.scale)
+    return log_mean_likelihood(model.log_likelihood, particles, batch, log_weights) - jnp.log(model.responses.scale)
+
+
+def log_mean_likelihood(
+    log_likelihood: Callable[[Params, Batch], Array], particles: Params, rows: Batch, log_weights: Array
+) -> Array:
+    """Return the logarithm of the mean likelihood of every row under all particles."""
+    values = _over_particles(lambda params: log_likelihood(params, rows), particles)
+    return jax.nn.logsumexp(values + log_weights[:, None], axis=0)
 
 
 def _over_particles(function, particles):
-    return jax.lax.map(function, particles, batch_size=_PARTICLES_AT_ONCE)
+    return jax.lax.map(function, particles, batch_size=PARTICLES_AT_ONCE)
 
 
-def _log_weights(particles, weights):
+def log_weights_of(particles: Params, weights: Weights | None = None) -> Array:
+    """Return the logarithms of the weights, which are equal if not given."""
     n = len(jax.tree.leaves(particles)[0])
     return jnp.full(n, -jnp.log(n)) if weights is None else jnp.log(weights)
 
@@ -212,20 +237,13 @@ def shift_and_scale(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.ldexp(shift, exponent), np.where(varies, np.ldexp(scale, exponent), 1.0)
 
 
-def sample_log_gamma(key: PRNGKeyArray, *, shape: float, rate: float, init: Init) -> Scalar:
-    """Draw log s with s ~ Gamma(shape, rate), or, as the authors' code starts, with `rate` taken for the scale."""
-    sign = {"rate": -1.0, "scale": 1.0}[init]
+def sample_log_gamma(key: PRNGKeyArray, *, shape: float, rate: Array) -> Scalar:
+    """Draw log s with s ~ Gamma(shape, rate)."""
     # An exponential where that is what it is: loggamma takes seconds to compile.
     log_gamma = jnp.log(jax.random.exponential(key)) if shape == 1 else jax.random.loggamma(key, shape)
-    return log_gamma + sign * jnp.log(rate)
+    return log_gamma - jnp.log(rate)
 
 
-def log_gamma_prior(log_value: Scalar, *, shape: float, rate: float) -> Scalar:
+def log_gamma_prior(log_value: Scalar, *, shape: float, rate: Array | float) -> Scalar:
     """Return the log density of log s, up to a constant, with s ~ Gamma(shape, rate): the Jacobian is in it."""
     return shape * log_value - rate * jnp.exp(log_value)
-
-
-def check_init(init):
-    """Refuse conventions that do not exist."""
-    if init not in ("rate", "scale"):
-        raise ValueError(f"init is 'rate' (draws of the prior) or 'scale' (as the authors' code starts); got {init!r}.")

@@ -13,10 +13,8 @@ import jax.numpy as jnp
 from jaxtyping import ArrayLike
 
 from steinflow.models.families import Bernoulli, Categorical, Gaussian, Poisson
-from steinflow.models.supervised import Supervised, as_features
+from steinflow.models.supervised import PARTICLES_AT_ONCE, Supervised, as_features
 from steinflow.typing import Array, Params, Weights
-
-_PARTICLES_AT_ONCE = 32
 
 
 class Uncertainty(NamedTuple):
@@ -75,7 +73,7 @@ def _uncertainty(model, particles, X, weights) -> Uncertainty:
                 return mean, jnp.exp(-params["log_gamma"]) * model.responses.scale**2 * jnp.ones(len(mean))
         raise TypeError(f"uncertainty knows Gaussian, Bernoulli, Categorical and Poisson; got {type(family).__name__}.")
 
-    means, noises = jax.lax.map(one, particles, batch_size=_PARTICLES_AT_ONCE)
+    means, noises = jax.lax.map(one, particles, batch_size=PARTICLES_AT_ONCE)
     mean = jnp.tensordot(weights, means, axes=1)
     noise = weights @ noises
     if isinstance(family, Bernoulli | Categorical):

@@ -15,6 +15,7 @@ import optax
 
 import steinflow as sf
 from steinflow.paper import covertype_page, datasets
+from steinflow.paper.authors import large_start
 from steinflow.paper.fits import DEFAULT, PAPER, fit, paper_svgd
 from steinflow.paper.parts import Experiment, Part
 
@@ -74,7 +75,7 @@ def _method(name: str, step_size: float | None, num_rows: int) -> sf.Method:
         "parallel SGLD": lambda: sf.ParallelSGLD(step_size),
         "SGLD": lambda: sf.SGLD(step_size),
         "PMD": lambda: sf.PMD(step_size / num_rows),
-        "DSVI": lambda: sf.DSVI(step_size=step_size, start="origin"),
+        "DSVI": lambda: sf.DSVI(step_size=step_size),
     }[name]()
 
 
@@ -94,12 +95,15 @@ def _split(trial: int, max_rows: int | None, batch_size: int):
     if trial == _TUNING_SPLIT:
         held_out = len(train[1]) // 10
         train, test = tuple(a[:-held_out] for a in train), tuple(a[-held_out:] for a in train)
-    model = sf.models.LogisticRegression(*train, batch_size=batch_size, init="scale")
+    model = sf.models.LogisticRegression(*train, batch_size=batch_size)
     return model, (jnp.asarray(test[0]), jnp.asarray(test[1], jnp.float32))
 
 
 def _start(model, name: str, num_particles: int, key: int):
-    particles = jax.vmap(model.sample_prior)(jax.random.split(jax.random.key(key), num_particles))
+    keys = jax.random.split(jax.random.key(key), num_particles)
+    particles = jax.vmap(functools.partial(large_start, model))(keys)
+    if name == "DSVI":  # its authors start q at the origin
+        return jax.tree.map(jnp.zeros_like, particles)
     # As in the paper: PMD would be lost with weights as large as those of the others.
     return {**particles, "w": particles["w"] / 10} if name == "PMD" else particles
 
@@ -130,7 +134,7 @@ def _curve(name, step_size, trial, config, *, num_particles, num_steps, record_e
     seed = trial % 1000
     result = fit(
         model,
-        _method(name, step_size, model.num_data),
+        _method(name, step_size, model.data.num_rows),
         particles=_start(model, name, num_particles, seed),
         num_steps=num_steps,
         key=seed,
@@ -144,7 +148,7 @@ def _curve(name, step_size, trial, config, *, num_particles, num_steps, record_e
     accuracy, log_likelihood = zip(*figures, strict=True)
     return {
         "steps": result.history["step"].tolist(),
-        "epochs": (result.history["step"] * config.batch_size / model.num_data).tolist(),
+        "epochs": (result.history["step"] * config.batch_size / model.data.num_rows).tolist(),
         "accuracy": accuracy,
         "log_likelihood": log_likelihood,
         "seconds": result.info["seconds"],

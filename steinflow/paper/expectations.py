@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import steinflow as sf
+from steinflow.paper.authors import adagrad_with_momentum
 from steinflow.paper.fits import COLORS, DEFAULT, PAPER, fit, paper_svgd
 from steinflow.paper.parts import Experiment, Part, Values, groups, mean_and_error, table
 from steinflow.results import plots
@@ -40,7 +41,7 @@ def _parts(config: Config) -> list[Part]:
 
 def _compute(method: str, n: int, config: Config) -> dict:
     target = sf.models.GaussianMixture()
-    optimizers = {PAPER: paper_svgd(sf.adagrad_with_momentum(config.step_size)), DEFAULT: sf.SVGD()}
+    optimizers = {PAPER: paper_svgd(adagrad_with_momentum(config.step_size)), DEFAULT: sf.SVGD()}
     omega_key, phase_key = jax.random.split(jax.random.key(config.seed + 1000))
     omegas = jax.random.normal(omega_key, (config.num_cosines,))
     phases = jax.random.uniform(phase_key, (config.num_cosines,), maxval=2 * jnp.pi)

@@ -28,7 +28,7 @@ def fit(
     *,
     num_steps: int,
     key: int,
-    num_particles: int = 100,
+    num_particles: int | None = None,
     particles: Any = None,
     record: Mapping[str, Callable] | None = None,
     record_every: int | None = None,
@@ -48,7 +48,7 @@ def fit(
         record=record,
         record_every=record_every or num_steps,
     )
-    if result.outcome.status == "interrupted":
+    if result.outcome is sf.Outcome.INTERRUPTED:
         raise KeyboardInterrupt
     return result
 

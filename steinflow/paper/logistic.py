@@ -48,9 +48,10 @@ def _run(method: str, model, key: int, config: Config) -> sf.Result:
     match method:
         case "NUTS":
             nuts = sf.NUTS(num_chains=1, num_warmup=config.num_warmup)
-            return fit(model, nuts, num_particles=config.num_draws, num_steps=config.num_draws, key=key)
+            return fit(model, nuts, num_steps=config.num_draws, key=key)
         case "NPV":
-            return fit(model, sf.NPV(draws_per_component=10), num_steps=config.npv_steps, **steps)
+            npv = sf.NPV(draws_per_component=10, laplacian=model.laplacian)
+            return fit(model, npv, num_steps=config.npv_steps, **steps)
         case "steinflow default":
             return fit(model, sf.SVGD(), num_steps=config.default_steps, **steps)
         case _:

@@ -17,8 +17,8 @@ import jax
 import numpy as np
 
 import steinflow as sf
-from steinflow.models.neural_network import num_dev_rows
 from steinflow.paper import datasets, networks_page
+from steinflow.paper.authors import num_dev_rows, with_dev_noise
 from steinflow.paper.fits import DEFAULT, PAPER, fit
 from steinflow.paper.parts import Experiment, Part
 
@@ -89,7 +89,7 @@ def _svgd(name: str, split: int, config: Config) -> dict:
     result = _fitted(model, sf.SVGD.for_networks(best), num_steps, split, config)
     return {
         **model.evaluate(result.particles, *test),
-        "dev_noise": {**part.evaluate(tried[closest][1], *test, dev=dev), "reach": closest},
+        "dev_noise": {**part.evaluate(with_dev_noise(part, tried[closest][1], *dev), *test), "reach": closest},
         "reach": best,
         "validation": [[reach, found] for reach, (found, _) in tried.items()],
         "num_steps": num_steps,

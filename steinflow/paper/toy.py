@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import steinflow as sf
+from steinflow.paper.authors import adagrad_with_momentum
 from steinflow.paper.fits import COLORS, DEFAULT, PAPER, fit, paper_svgd
 from steinflow.paper.parts import Experiment, Part, Values, table
 from steinflow.results import plots
@@ -30,7 +31,7 @@ class Config:
 
 def _method(name: str, config: Config) -> sf.Method:
     if name == PAPER:
-        return paper_svgd(sf.adagrad_with_momentum(config.step_size))
+        return paper_svgd(adagrad_with_momentum(config.step_size))
     return sf.PMD() if name == "PMD" else sf.SVGD()
 
 

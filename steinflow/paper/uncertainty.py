@@ -42,10 +42,14 @@ def _grid(config: Config):
 
 def _parts(config: Config) -> list[Part]:
     particles: Any = {"num_particles": config.num_particles, "key": config.seed}
-    nuts: Any = {"num_particles": config.num_draws, "num_steps": config.num_draws, "key": config.seed}
+
+    def npv(model):
+        method = sf.NPV(draws_per_component=10, laplacian=model.laplacian)
+        return fit(model, method, num_steps=config.npv_steps, **particles)
+
     runs = {
-        "NUTS": lambda model: fit(model, sf.NUTS(num_chains=1), **nuts),
-        "NPV": lambda model: fit(model, sf.NPV(draws_per_component=10), num_steps=config.npv_steps, **particles),
+        "NUTS": lambda model: fit(model, sf.NUTS(num_chains=1), num_steps=config.num_draws, key=config.seed),
+        "NPV": npv,
         PAPER: lambda model: fit(model, sf.SVGD.paper(config.step_size), num_steps=config.num_steps, **particles),
         DEFAULT: lambda model: fit(model, sf.SVGD(), num_steps=config.default_steps, **particles),
     }

@@ -1,1 +1,1 @@
-"""What comes back: particles, how far to believe them, and the ways out (tables, ArviZ, files, figures)."""
+"""What comes back: particles, how far to believe them, and the ways out (tables, ArviZ, files, plots)."""

@@ -1,7 +1,7 @@
 """Is the answer right? The kernelized Stein discrepancy, its goodness-of-fit test, and the dispersion."""
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from steinflow.methods.svgd.metrics import Cloud
+from steinflow.stein.discrepancy import ksd_squared, stein_kernel_rows
 from steinflow.stein.kernels import IMQ, Kernel, as_kernel
-from steinflow.stein.operators import ksd_squared, stein_kernel_rows
 from steinflow.targets.base import Target, as_target
 from steinflow.targets.flat import flatten
 from steinflow.typing import Array, Params, Particles, PRNGKeyArray, Scalar, Scores
@@ -28,6 +28,9 @@ def ksd(
     With `statistic="V"` this is $\sqrt{\mathrm{KSD}^2}$, in units of the score. With `"U"` it is the unbiased
     estimate of $\mathrm{KSD}^2$ itself, which may be negative. Constrained parameters are compared in the
     unconstrained space. The IMQ kernel sees departures that a Gaussian one misses (Gorham & Mackey, 2017).
+
+    Raises:
+        ValueError: where the score of a particle is not finite.
     """
     points, scores = _points_and_scores(target, particles)
     squared = _ksd_squared(points, scores, as_kernel(kernel), statistic)
@@ -58,7 +61,13 @@ def goodness_of_fit(
 
     The null distribution of the degenerate U statistic comes from the multinomial bootstrap: weights that sum to zero
     on the same Stein kernel matrix. A small p-value says that they are not such draws. Particles of SVGD are not
-    independent, they are more even than draws: for them the test is conservative.
+    independent: they are more even than draws, and the test is conservative for them.
+
+    Returns:
+        The statistic and its p-value.
+
+    Raises:
+        ValueError: where there are fewer than two particles, or the score of one is not finite.
     """
     points, scores = _points_and_scores(target, particles)
     if len(points) < 2:
@@ -93,7 +102,7 @@ _KSD_PARTICLES = 2048
 def ksd_of(particles: Particles, scores: Scores, weights: Array | None = None) -> float:
     """Return the KSD of points with known scores (IMQ kernel), at a cost that does not grow with their square.
 
-    Beyond 2,048 particles it is an estimate: pairs of an even sample stand for all pairs, and the terms i = j, which
+    Beyond 2,048 particles it is an estimate: pairs of an even sample represent all pairs, and the terms i = j, which
     weigh less the more particles there are, are added with their own weight.
     """
     num_particles = len(particles)
@@ -102,7 +111,7 @@ def ksd_of(particles: Particles, scores: Scores, weights: Array | None = None) -
     sample = even_sample(num_particles, _KSD_PARTICLES, weights)
     all_pairs, own = map(float, stein_kernel_means(particles[sample], scores[sample], IMQ()))
     across = (len(sample) * all_pairs - own) / (len(sample) - 1)
-    share = 1 / num_particles if weights is None else float(jnp.sum(weights**2))
+    share = 1 / num_particles if weights is None else float(np.sum(np.asarray(weights, float) ** 2))
     return max(across + share * (own - across), 0.0) ** 0.5
 
 
@@ -124,15 +133,22 @@ def dispersion(target: Target | Callable[[Params], Scalar], particles: Params) -
     $$R_k = -\frac1n \sum_i (x_{ik} - \bar x_k)\, s_k(x_i)$$
 
     Stein's identity for linear functions makes R = 1 under the target. Particles that have collapsed have R << 1, which
-    the length of the Stein direction does not show; particles that are too wide have R > 1.
+    the length of the Stein direction does not show; particles that are too wide have R > 1. A negative R is no matter
+    of spread: the scores push the particles apart, as between two modes or far out in a heavy tail.
+
+    Raises:
+        ValueError: where the score of a particle is not finite.
     """
     return dispersion_of(*_points_and_scores(target, particles))
 
 
-def dispersion_of(particles: Particles, scores: Scores, weights: Array | None = None) -> Array:
-    """Return the dispersion of points with known scores."""
-    weights = jnp.full(len(particles), 1 / len(particles), particles.dtype) if weights is None else weights
-    return -weights @ ((particles - weights @ particles) * scores)
+def dispersion_of(
+    particles: Particles | np.ndarray, scores: Scores | np.ndarray, weights: Array | np.ndarray | None = None
+) -> Any:
+    """Return the dispersion of points with known scores, as an array of their kind: JAX's inside compiled code."""
+    if weights is None:
+        return -((particles - particles.mean(axis=0)) * scores).mean(axis=0)
+    return -(((particles - weights @ particles) * scores).T @ weights)
 
 
 def mean_error(particles: Particles, scores: Scores, weights: Array | None = None) -> Scalar:
@@ -148,17 +164,17 @@ def mean_error(particles: Particles, scores: Scores, weights: Array | None = Non
     return jnp.sqrt(jnp.mean((mean_score / curvature) ** 2))
 
 
-def even_sample(num_particles: int, num_points: int, weights: Array | None = None) -> np.ndarray:
-    """Return the indices of about `num_points` particles that stand for all of them with equal weights.
+def even_sample(num_particles: int, num_points: int, weights: Array | np.ndarray | None = None) -> np.ndarray:
+    """Return the indices of about `num_points` particles that represent all of them with equal weights.
 
-    Without weights they are evenly spread, all where there are no more. With weights a particle comes as often as it
-    weighs (systematic resampling).
+    Without weights they are spread evenly over the particles; where there are no more, all are taken. With weights a
+    particle comes as often as its weight says, to within one (systematic resampling).
     """
     if weights is None:
         return np.arange(0, num_particles, -(-num_particles // num_points))
     cumulative = np.cumsum(np.asarray(weights, float))
-    places = (np.arange(num_points) + 0.5) / num_points * cumulative[-1]
-    return np.minimum(np.searchsorted(cumulative, places), num_particles - 1)
+    levels = (np.arange(num_points) + 0.5) / num_points * cumulative[-1]
+    return np.minimum(np.searchsorted(cumulative, levels), num_particles - 1)
 
 
 def as_key(key: int | PRNGKeyArray) -> PRNGKeyArray:

@@ -1,4 +1,4 @@
-"""Figures of a result: marginals, pairs, the way of the diagnostics, and particles in motion.
+"""Plots of a result: marginals, pairs, the diagnostics over the steps, and particles in motion.
 
 Every function takes a `Result` and returns a matplotlib figure, to be shown, changed or saved:
 
@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from steinflow.results.result import Result
-from steinflow.results.summary import columns_of
+from steinflow.results.summary import columns_of, weighted_quantiles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,9 +63,9 @@ def marginals(result: Result, *, parameters: Sequence[str] | None = None, max_pa
         for axis in axes.flat[len(names) :]:
             axis.remove()
         for axis, name, column in zip(axes.flat, names, values.T, strict=False):
-            _draw_density(axis, column, _weights(result), smoothing=_smoothing(result))
-            mean = _weights(result) @ column
-            axis.set_title(f"mean {mean:.3g}, sd {np.sqrt(_weights(result) @ (column - mean) ** 2):.2g}")
+            _draw_density(axis, column, result.probabilities, smoothing=_smoothing(result))
+            mean = result.probabilities @ column
+            axis.set_title(f"mean {mean:.3g}, sd {np.sqrt(result.probabilities @ (column - mean) ** 2):.2g}")
             axis.set_xlabel(name)
         figure.suptitle(f"Marginals of {len(result)} particles{note}", fontsize=11)
     return figure
@@ -87,9 +87,9 @@ def pairs(result: Result, *, parameters: Sequence[str] | None = None, max_parame
                 axis.remove()
                 continue
             if column == row:
-                _draw_density(axis, x, _weights(result), smoothing=_smoothing(result))
+                _draw_density(axis, x, result.probabilities, smoothing=_smoothing(result))
             else:
-                _draw_points(axis, x, y, _weights(result))
+                _draw_points(axis, x, y, result.probabilities)
                 axis.set_ylim(*_limits(y))
             axis.set_xlim(*_limits(x))
             axis.locator_params(nbins=3)
@@ -101,10 +101,10 @@ def pairs(result: Result, *, parameters: Sequence[str] | None = None, max_parame
 
 
 def trace(result: Result) -> "Figure":
-    """Draw how KSD and the dispersion went, step by step.
+    """Draw KSD and the dispersion over the steps.
 
     KSD falls while the particles approach the target and levels off at what this number of particles can reach. The
-    dispersion should end at 1: less is collapsed, more is too wide.
+    dispersion should end at 1: less is too narrow, more is too wide.
     """
     steps = np.asarray(result.history.get("step", ()))
     if not len(steps):
@@ -127,7 +127,7 @@ def trace(result: Result) -> "Figure":
         below.set(xlabel="step", ylabel="dispersion (1 is right)")
         for axis in (above, below):
             axis.grid(axis="y", color=_GREY, alpha=0.2, linewidth=0.6)
-        figure.suptitle(f"{len(result)} particles: {result.outcome.status}", fontsize=11)
+        figure.suptitle(f"{len(result)} particles: {result.outcome}", fontsize=11)
     return figure
 
 
@@ -157,7 +157,7 @@ def motion(
             layout="constrained",
         )
         for axis, index in zip(axes.flat, chosen, strict=True):
-            _draw_points(axis, frames[index, :, 0], frames[index, :, 1], _weights(result))
+            _draw_points(axis, frames[index, :, 0], frames[index, :, 1], result.probabilities)
             axis.set(title=f"step {steps[index]}", xlabel=names[0])
             axis.set(xlim=_limits(frames[:, :, 0]), ylim=_limits(frames[:, :, 1]))
         axes[0, 0].set_ylabel(names[1])
@@ -195,9 +195,9 @@ def animate(
             axis.set_title(f"step {steps[index]}")
             axis.set_xlabel(names[0])
             if len(names) == 1:
-                _draw_density(axis, frames[index, :, 0], _weights(result), smoothing=_smoothing(result))
+                _draw_density(axis, frames[index, :, 0], result.probabilities, smoothing=_smoothing(result))
             else:
-                _draw_points(axis, frames[index, :, 0], frames[index, :, 1], _weights(result))
+                _draw_points(axis, frames[index, :, 0], frames[index, :, 1], result.probabilities)
                 axis.set(ylabel=names[1], ylim=_limits(frames[:, :, 1]))
             axis.set_xlim(*_limits(frames[:, :, 0]))
             if decorate is not None:
@@ -211,17 +211,13 @@ def animate(
 
 @contextmanager
 def style() -> Iterator[Any]:
-    """Lend pyplot with the settings of these figures, for the length of a `with` block."""
+    """Lend pyplot with the settings of these plots for the length of a `with` block."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise ImportError('Plots need matplotlib. Install it with: pip install "steinflow[plot]"') from error
     with plt.rc_context(_STYLE):
         yield plt
-
-
-def _weights(result) -> np.ndarray:
-    return np.full(len(result), 1 / len(result)) if result.weights is None else np.asarray(result.weights, float)
 
 
 def _smoothing(result) -> float:
@@ -264,7 +260,7 @@ def _paths(plt, result, steps, name, positions):
     figure, (left, right) = plt.subplots(1, 2, figsize=(7, 3.4), sharey=True, width_ratios=(4, 1), layout="constrained")
     left.plot(steps, positions[:, shown], color=_BLUE, alpha=0.3, linewidth=0.7)
     left.set(xlabel="step", ylabel=name, xlim=(steps[0], max(steps[-1], steps[0] + 1)), ylim=_limits(positions))
-    _draw_density(right, positions[-1], _weights(result), smoothing=_smoothing(result), upright=True)
+    _draw_density(right, positions[-1], result.probabilities, smoothing=_smoothing(result), upright=True)
     right.set_xlabel("at the end")
     said = f" ({len(shown)} of {num} shown)" if len(shown) < num else ""
     figure.suptitle(f"Particles in motion{said}", fontsize=11)
@@ -291,9 +287,7 @@ def _draw_density(axis, values, weights, *, smoothing=0.8, upright=False):
         return
     grid = np.linspace(values.min(), values.max(), 256)
     density = _density(grid, values, weights, smoothing)
-    order = np.argsort(values)
-    cumulated = np.cumsum(weights[order]) - weights[order] / 2
-    low, high = np.interp((0.05, 0.95), cumulated, values[order])
+    low, high = weighted_quantiles(values, weights, (0.05, 0.95))
     middle = (grid >= low) & (grid <= high)
     fill(grid, 0, density, color=_BLUE, alpha=0.2, linewidth=0)
     fill(grid, 0, density, where=middle, color=_BLUE, alpha=0.35, linewidth=0)

@@ -18,8 +18,8 @@ import numpy as np
 
 from steinflow.methods.svgd.metrics import Cloud
 from steinflow.stein.bandwidths import Wide
+from steinflow.stein.discrepancy import stein_kernel_rows
 from steinflow.stein.kernels import IMQ, Linear
-from steinflow.stein.operators import stein_kernel_rows
 from steinflow.targets.flat import FlatTarget
 from steinflow.typing import Array, Particles, PRNGKeyArray, Scores
 
@@ -41,16 +41,20 @@ def _stein_kernel_matrix(particles, scores):
 def stein_weights(particles: Particles, scores: Scores) -> np.ndarray:
     r"""Return the weights on the simplex that minimise $w^\top U w$, KSD squared, plus a little of their unevenness.
 
-    As a problem of nonnegative least squares: on every ray from the origin $w^\top U w + (1 - 1^\top w)^2$ is least
-    where $w^\top U w$ on the simplex is, so its minimiser over w >= 0, divided by its sum, is the answer.
+    This is a problem of nonnegative least squares. On the ray from the origin through a point w of the simplex, the
+    least value of $w^\top U w + (1 - 1^\top w)^2$ is $q / (1 + q)$ with $q = w^\top U w$, which grows with q: the
+    minimiser over w >= 0, divided by its sum, is the answer.
+
+    Raises:
+        ValueError: where there are more than 5,000 particles.
     """
     from scipy.optimize import nnls  # it takes a moment to import
 
     n = len(particles)
     if n > _MAX_PARTICLES:
         raise ValueError(
-            f"Stein weights take all pairs of particles, at most {_MAX_PARTICLES} of them; got {n}. Thin the result "
-            "first: result.thinned(1000).reweighted()."
+            f"Stein weights need all pairs of particles, so they take at most {_MAX_PARTICLES} of them; got {n}. Thin "
+            "the result first: result.thinned(1000).reweighted()."
         )
     matrix = np.asarray(_stein_kernel_matrix(particles, scores), float) + _EVENNESS * np.eye(n)
     eigenvalues, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
@@ -62,7 +66,10 @@ def stein_weights(particles: Particles, scores: Scores) -> np.ndarray:
 def stein_thinning(particles: Particles, scores: Scores, num_points: int) -> np.ndarray:
     """Return the indices of `num_points` particles, each chosen so that the KSD of all so far is least.
 
-    A particle may come twice where that is better than one that stands wrong.
+    A particle may come twice where that is better than one in the wrong position.
+
+    Raises:
+        ValueError: where `num_points` is not between 1 and the number of particles.
     """
     if not 1 <= num_points <= len(particles):
         raise ValueError(
@@ -89,7 +96,7 @@ def _greedy(particles, scores, num_points):
 class Moves(NamedTuple):
     """Where NUTS took every particle, as deviations from the mean at the start, and how often it accepted.
 
-    `mean` and `mean_square` are over the later moves of each particle, `last` is where it stands at the end.
+    `mean` and `mean_square` are over the later moves of each particle, `last` is where it is at the end.
     """
 
     mean: Array
@@ -101,7 +108,11 @@ class Moves(NamedTuple):
 def nuts_moves(target: FlatTarget, particles: Particles, num_moves: int, *, key: PRNGKeyArray) -> Moves:
     """Move every particle by NUTS on all of the data, in the coordinates of the cloud.
 
-    The first half of the moves finds the step size and forgets where the particles stood; means are over the second.
+    The first half of the moves finds the step size and forgets where the particles were; means are over the second.
+
+    Raises:
+        ValueError: where there are fewer than 2 moves.
+        ImportError: where BlackJAX is not installed.
     """
     if num_moves < 2:
         raise ValueError(f"A check needs at least 2 moves, half of them to tune; got {num_moves}.")
@@ -122,11 +133,11 @@ def _move(target, particles, num_moves, key, init, kernel):
     frame, dtype = Cloud().frame(particles), particles.dtype
     center = jnp.mean(particles, axis=0)
 
-    def place(u):
+    def position(u):
         return frame.center + frame.moves(u)
 
     def log_density(u):
-        return target.log_density(place(u[None])[0])
+        return target.log_density(position(u[None])[0])
 
     def move(carry, step):
         states, log_step_size, total, total_square = carry
@@ -138,7 +149,7 @@ def _move(target, particles, num_moves, key, init, kernel):
         acceptance = jnp.mean(information.acceptance_rate).astype(dtype)
         tuning = step < num_moves // 2
         log_step_size += jnp.where(tuning, 2 * (acceptance - _TARGET_ACCEPTANCE) / jnp.sqrt(1 + step.astype(dtype)), 0)
-        deviations = jnp.where(tuning, 0.0, place(states.position) - center)
+        deviations = jnp.where(tuning, 0.0, position(states.position) - center)
         return (states, log_step_size, total + deviations, total_square + deviations**2), acceptance
 
     start = frame.points(particles)
@@ -149,20 +160,20 @@ def _move(target, particles, num_moves, key, init, kernel):
         move, (states, log_step_size, zeros, zeros), jnp.arange(num_moves)
     )
     kept = num_moves - num_moves // 2
-    return Moves(total / kept, total_square / kept, place(states.position), jnp.mean(acceptances[num_moves // 2 :]))
+    return Moves(total / kept, total_square / kept, position(states.position), jnp.mean(acceptances[num_moves // 2 :]))
 
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """What a few moves of NUTS from every particle change: nothing but noise, if the particles were right.
+    """What a few moves of NUTS from every particle change: nothing but noise if the particles were right.
 
     Attributes:
         mean_drift: how far the mean of every unconstrained coordinate moved, in posterior sds.
         mean_noise: the standard error of that.
-        sd_ratio: sd of the particles over sd after the moves; less than 1 where they had too little spread.
+        sd_ratio: sd of the particles divided by the sd after the moves; below 1 where they had too little spread.
         sd_noise: the standard error of that.
-        acceptance: of the moves; far below 0.8 they say little.
-        moved: the result with every particle where its last move took it.
+        acceptance: the mean acceptance rate of the moves; far below 0.8 they say little.
+        moved: the result after the last move of every particle.
     """
 
     mean_drift: np.ndarray
@@ -179,7 +190,7 @@ class Check:
         before = np.std(np.asarray(particles, float), axis=0)
         means, squares = np.asarray(moves.mean, float), np.asarray(moves.mean_square, float)
         drift = np.mean(means, axis=0)
-        # Particles move independently of each other: their averages tell the noise.
+        # Particles move independently of each other, so the scatter of their averages is the noise.
         deviations = squares - 2 * means * drift + drift**2
         variance = np.mean(deviations, axis=0)
         sd = np.sqrt(np.maximum(variance, np.finfo(np.float32).tiny))
@@ -195,7 +206,7 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Whether mean and spread stayed within a tenth, beyond twice the noise, in every coordinate."""
+        """Whether in every coordinate mean and spread changed by less than a tenth plus twice the noise."""
         drifts = np.abs(self.mean_drift) <= 0.1 + 2 * self.mean_noise
         ratios = np.abs(np.log(np.maximum(self.sd_ratio, 1e-6))) <= 0.1 + 2 * self.sd_noise / self.sd_ratio
         return bool(np.all(drifts) and np.all(ratios) and self.acceptance > 0.4)
@@ -204,8 +215,8 @@ class Check:
         worst = np.argmax(np.abs(self.mean_drift))
         return (
             f"{'passed' if self.passed else 'failed'}: the mean moved by at most {abs(self.mean_drift[worst]):.2f} "
-            f"(+- {self.mean_noise[worst]:.2f}) sds; sd of the particles over sd after the moves "
-            f"{self.sd_ratio.min():.2f} to {self.sd_ratio.max():.2f} (+- {np.median(self.sd_noise):.2f}); acceptance "
+            f"(± {self.mean_noise[worst]:.2f}) sds; the sd before the moves is {self.sd_ratio.min():.2f} to "
+            f"{self.sd_ratio.max():.2f} (± {np.median(self.sd_noise):.2f}) times the sd after them; acceptance rate "
             f"{self.acceptance:.2f}"
         )
 

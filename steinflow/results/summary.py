@@ -1,17 +1,25 @@
-"""A posterior as a table: a row for every scalar parameter."""
+"""A posterior as a table: a row for every scalar parameter. And how numbers are summarised and shown everywhere."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from steinflow.typing import Array, Params
+from steinflow.typing import Params
 
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """The posterior in numbers: a row for every scalar parameter, and what the diagnostics say."""
+    """The posterior in numbers: a row for every scalar parameter, and what the diagnostics say.
+
+    Attributes:
+        names: one per parameter.
+        columns: mean, sd and quantiles, each with one value per parameter.
+        footer: the lines below the table.
+        max_rows: how many parameters to print at most.
+    """
 
     names: list[str]
     columns: dict[str, np.ndarray]
@@ -19,28 +27,54 @@ class Summary:
     max_rows: int = 20
 
     @classmethod
-    def of(cls, particles: Params, weights: Array, footer: list[str]) -> "Summary":
+    def of(cls, particles: Params, weights: np.ndarray, footer: list[str]) -> "Summary":
         """Summarise weighted particles."""
         names, values = columns_of(particles)
-        shares = np.asarray(weights, dtype=float)
-        mean = shares @ values
-        sd = np.sqrt(shares @ (values - mean) ** 2)
-        quantiles = _weighted_quantiles(values, shares, (0.05, 0.5, 0.95))
-        columns: dict[str, np.ndarray] = dict(
-            zip(("mean", "sd", "5%", "50%", "95%"), (mean, sd, *quantiles), strict=True)
-        )
-        return cls(names, columns, footer)
+        mean = weights @ values
+        sd = np.sqrt(weights @ (values - mean) ** 2)
+        low, median, high = weighted_quantiles(values, weights, (0.05, 0.5, 0.95))
+        return cls(names, {"mean": mean, "sd": sd, "5%": low, "50%": median, "95%": high}, footer)
 
     def __str__(self):
         shown = range(min(len(self.names), self.max_rows))
         width = max(len(self.names[i]) for i in shown) + 2
         lines = [" " * width + "".join(f"{column:>11}" for column in self.columns)]
-        lines += [f"{self.names[i]:<{width}}" + "".join(f"{v[i]:>11.4g}" for v in self.columns.values()) for i in shown]
+        lines += [
+            f"{self.names[i]:<{width}}" + "".join(f"{number(column[i]):>11}" for column in self.columns.values())
+            for i in shown
+        ]
         if len(self.names) > self.max_rows:
             lines.append(f"... and {len(self.names) - self.max_rows} more parameters")
         return "\n".join([*lines, "", *self.footer])
 
     __repr__ = __str__
+
+
+def weighted_quantiles(values: np.ndarray, weights: np.ndarray, levels: Sequence[float]) -> np.ndarray:
+    """Return quantiles along the first axis, one row per level.
+
+    A quantile is where the weights below, counted to the middle of each value, reach the level, with straight lines
+    between values. Values of zero weight do not count.
+
+    Args:
+        values: of shape (n, ...).
+        weights: n nonnegative numbers; only their proportions matter.
+        levels: between 0 and 1.
+    """
+    counts = weights > 0
+    values, weights = values[counts], weights[counts] / np.sum(weights)
+    order = np.argsort(values, axis=0)
+    sorted_values, sorted_weights = np.take_along_axis(values, order, axis=0), weights[order]
+    cumulative = np.cumsum(sorted_weights, axis=0) - sorted_weights / 2
+    quantiles = np.empty((len(levels), *values.shape[1:]))
+    for i in np.ndindex(values.shape[1:]):
+        quantiles[:, *i] = np.interp(levels, cumulative[:, *i], sorted_values[:, *i])
+    return quantiles
+
+
+def number(value: float) -> str:
+    """Return a number with four significant digits, or all digits before the point of one below a million."""
+    return f"{value:.0f}" if 1e4 <= abs(value) < 1e6 else f"{value:.4g}"
 
 
 def columns_of(particles: Params) -> tuple[list[str], np.ndarray]:
@@ -54,17 +88,7 @@ def columns_of(particles: Params) -> tuple[list[str], np.ndarray]:
     return names, np.concatenate(values, axis=1).astype(float)
 
 
-def _weighted_quantiles(values, weights, levels):
-    """Quantiles of each column: where the weights below, counted to the middle of each particle, reach the level."""
-    order = np.argsort(values, axis=0)
-    sorted_values = np.take_along_axis(values, order, axis=0)
-    sorted_weights = weights[order]
-    places = np.cumsum(sorted_weights, axis=0) - sorted_weights / 2
-    columns = range(values.shape[1])
-    return [np.array([np.interp(q, places[:, k], sorted_values[:, k]) for k in columns]) for q in levels]
-
-
 def named_arrays(tree) -> list[tuple[str, Any]]:
-    """Every array of a tree with its path as a name; a bare array is called x."""
+    """Return every array of a tree with its path as a name; a bare array is called x."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return [(jax.tree_util.keystr(path, simple=True, separator=".") or "x", leaf) for path, leaf in leaves]

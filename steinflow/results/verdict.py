@@ -1,10 +1,12 @@
 r"""Whether to believe an answer: a level, the reasons in words, and what to do about each.
 
-Everything is cheap: it needs the particles and the scores that the run computed anyway, and looks at an even sample of
-about a thousand of them. The identities behind it hold under the target, for u the particles in the coordinates of the
-cloud and t their scores there (Stein's identity for linear and cubic functions):
+Everything is cheap: it needs the particles and the scores that the run computed anyway. Spread and outliers are those
+of all particles, the rest is judged from an even sample of about a thousand. The identities behind it hold under the
+target, for u the particles in the coordinates of the cloud and t their scores there (Stein's identity for linear and
+cubic functions):
 
-- dispersion: $-E[(x_k - \bar x_k) s_k] = 1$ in every coordinate, less where the particles are too narrow;
+- dispersion: $-E[(x_k - \bar x_k) s_k] = 1$ in every coordinate, less where the particles are too narrow. It is
+  negative where the scores push the particles apart, as between two modes;
 - mean: $E[t] = 0$; divided by the curvature it says by how many sds the mean is off;
 - KSD: that of n independent draws would be $E[u_p(x, x)] / n$, so $E[u_p(x, x)] / \mathrm{KSD}^2$ is the number of
   draws that are as good;
@@ -25,7 +27,6 @@ import numpy as np
 
 from steinflow.methods.svgd.metrics import Cloud
 from steinflow.results.diagnostics import dispersion_of, even_sample, mean_error, stein_kernel_means
-from steinflow.results.groups import two_groups
 from steinflow.stein.bandwidths import Wide
 from steinflow.stein.kernels import IMQ
 from steinflow.typing import Array, Particles, Scores
@@ -37,8 +38,11 @@ _PARTICLES = 1024
 # Calibrated by `python -m benchmarks.accuracy verdicts`. Dispersions are squares of ratios of sds, about.
 _FEW = 20  # particles that say little about spread
 _DISPERSION_DOUBTFUL, _DISPERSION_BAD = 1.25, 2.0  # or their inverses, in any coordinate
+_OUTWARDS = -0.1  # a dispersion below is more than the noise of one near zero
 _MEAN_DOUBTFUL, _MEAN_BAD = 0.1, 0.5  # in sds
-_DRAWS = 100  # what a good answer is worth at least, or as many draws as there are particles
+_NOISE_BAD = 1.0  # error of the mean by minibatches, in sds
+_DRAWS = 100  # what a good answer is worth, or as many draws as there are particles
+_DRAWS_DOUBTFUL, _DRAWS_BAD = 2.0, 10.0  # that many times fewer
 _HEAVY_TAILED, _SHORT_RADIUS = 0.72, 0.65  # growth of -t'u with |u|^2 relative to a Gaussian; its covariance over 2d
 _FAR_OUT = 7.0  # sds
 _SEPARATED = 5.0  # distance of two groups in units of their own sds: 2.7 for a Gaussian cut in two, 3.5 for a uniform
@@ -52,11 +56,11 @@ class Remedy(enum.StrEnum):
     MORE_PARTICLES = "use more particles"
     ENOUGH_PARTICLES = "use at least 20 particles, better 100"
     DEFAULT_METHOD = "use the default method, whose kernel reaches further"
-    LARGER_BATCHES = "take larger batches"
-    NUTS = "compare with NUTS: result.checked()"
-    WIDER_START = "compare with a wider start"
+    LARGER_BATCHES = "use larger batches"
+    NUTS = "compare with NUTS: result.check()"
+    WIDER_START = "compare with a run from a wider start"
     ANNEALING = "compare with sf.Annealed(sf.SVGD())"
-    WEIGHTS = "weigh them: result.reweighted()"
+    WEIGHTS = "reweight the particles: result.reweighted()"
     CLOSER_START = "start closer to the posterior"
     LOG_SPACE = "write the log density with log-space functions"
     UNIT_SCALE = "bring the parameters to a scale near 1"
@@ -74,11 +78,11 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """Whether to believe a result: `good`, `doubtful` or `bad`, with what was found and the figures behind it."""
+    """Whether to believe a result: `good`, `doubtful` or `bad`, with what was found and the metrics behind it."""
 
     level: Level
     findings: tuple[Finding, ...]
-    figures: Mapping[str, float]
+    metrics: Mapping[str, float]
 
     @property
     def reasons(self) -> list[str]:
@@ -95,15 +99,7 @@ class Verdict:
         return f"{self.level}: {'; '.join(self.reasons)}.{remedies}"
 
 
-def has_collapsed(dispersion: Array, num_particles: int) -> bool:
-    """Say whether the particles stand for much less than the spread of the target.
-
-    Fewer particles than dimensions cannot follow all correlations, which lowers the dispersion too.
-    """
-    limit = 0.5 if num_particles > len(dispersion) else 0.25
-    return num_particles > 1 and bool(np.median(np.asarray(dispersion)) < limit)
-
-
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is a finding, not a warning
 def judge(
     particles: Particles,
     scores: Scores,
@@ -118,7 +114,7 @@ def judge(
     Args:
         particles: unconstrained.
         scores: the gradient of the log density at each of them; zero where it was not finite.
-        log_densities: up to a constant; NaN where a target knows its scores alone.
+        log_densities: up to a constant; NaN where a target knows only its scores.
         weights: of the particles; None where they are equal.
         history: what was recorded on the way, to tell a run that is still moving from one that has settled.
         batch_noise: where scores are those of minibatches, the error of the mean in sds that their noise leaves; the
@@ -126,113 +122,126 @@ def judge(
     """
     num_particles, dim = particles.shape
     if num_particles == 1:
-        reason = "one particle is a point estimate, the mode, and says nothing about spread"
+        reason = "one particle is a point estimate, the mode, and says nothing about the spread"
         return _verdict([Finding("doubtful", reason, (Remedy.ENOUGH_PARTICLES,))], {})
-    sample = even_sample(num_particles, _PARTICLES, weights)
-    points, sampled_scores = particles[sample], scores[sample]
+    x, s, values = (np.asarray(array, float) for array in (particles, scores, log_densities))
+    w = None if weights is None else np.asarray(weights, float)
     # An effective number: weights that leave few particles are worth few.
-    size = num_particles if weights is None else float(1 / np.sum(np.asarray(weights, float) ** 2))
-    figures = {name: np.asarray(value, float) for name, value in _figures(points, sampled_scores).items()}
-    dispersion = np.asarray(dispersion_of(particles, scores, weights), float)
-    if not all(np.all(np.isfinite(value)) for value in (*figures.values(), dispersion)):
-        reason = "particles times scores overflow, so that nothing can be said"
+    size = num_particles if w is None else 1 / np.sum(w**2)
+    sample = even_sample(num_particles, _PARTICLES, w)
+    measured, u, t = _measure(particles[sample], scores[sample])
+    metrics = {name: float(value) for name, value in measured.items()}
+    dispersion = dispersion_of(x, s, w)
+    if not np.all(np.isfinite([*metrics.values(), *dispersion])):
+        reason = "products of particles and scores overflow, so the particles cannot be judged"
         return _verdict([Finding("bad", reason, (Remedy.UNIT_SCALE, Remedy.DOUBLE_PRECISION))], {})
-    figures["draws"], error = figures.pop("draws_per_particle") * size, figures["mean_error"]
+    metrics["draws"] = draws = metrics.pop("draws_per_particle") * size
+    error = metrics["mean_error"]
+    moving = _is_rising(history) or (batch_noise is None and error > _MEAN_BAD)
     findings = [
         _on_number(size, dim),
-        _on_lost(scores, log_densities),
-        _on_spread(
-            dispersion, num_particles, moving=_is_rising(history) or (batch_noise is None and error > _MEAN_BAD)
-        ),
-        _on_outliers(points, num_particles),
+        _on_lost(values),
+        _on_spread(dispersion, num_particles, moving=moving),
+        _on_outliers(x, w),
     ]
     if batch_noise is None:
-        findings += [_on_mean(error), _on_ksd(figures["draws"], size)]
+        reason = f"not converged: the mean is about {error:.2g} sds off"
+        findings.append(_graded(error, _MEAN_DOUBTFUL, _MEAN_BAD, reason, Remedy.MORE_STEPS))
+        reason = f"by KSD the particles are worth only {draws:.0f} independent draws"
+        missing = min(size, _DRAWS) / max(draws, 1e-6)
+        findings.append(_graded(missing, _DRAWS_DOUBTFUL, _DRAWS_BAD, reason, Remedy.MORE_STEPS))
     else:
-        findings.append(_on_batches(batch_noise))
+        reason = f"minibatches leave the mean uncertain by about {batch_noise:.2g} sds"
+        remedies = Remedy.MORE_STEPS, Remedy.LARGER_BATCHES
+        findings.append(_graded(batch_noise, _MEAN_DOUBTFUL, _NOISE_BAD, reason, *remedies))
     if size >= 2 * dim and size > _FEW:
-        findings.append(_on_tails(figures["growth"], figures["radius"]))
-        known = batch_noise is None and bool(jnp.all(jnp.isfinite(log_densities)))
-        groups = two_groups(points, sampled_scores, log_densities[sample] if known else None)
-        findings.append(_on_groups(groups))
-        figures["separation"] = np.asarray(groups.separation)
-    figures |= {"dispersion_min": dispersion.min(), "dispersion_max": dispersion.max()}
+        metrics["separation"], smaller = _two_groups(np.asarray(u, float), np.asarray(t, float))
+        known = batch_noise is None and bool(np.all(np.isfinite(values)))
+        findings += [
+            _on_tails(metrics["growth"], metrics["radius"]),
+            _on_groups(metrics["separation"], smaller, x[sample], values[sample] if known else None),
+        ]
+    metrics |= {"dispersion_min": float(dispersion.min()), "dispersion_max": float(dispersion.max())}
     good = f"dispersion {dispersion.min():.2f} to {dispersion.max():.2f}"
     if batch_noise is None:
-        good += f", the mean within about {max(error, 0.01):.2f} sds, KSD as of {figures['draws']:.0f} draws"
-    return _verdict(findings, {name: float(value) for name, value in figures.items()}, good)
+        good += f", the mean within about {max(error, 0.01):.2f} sds, KSD like that of {draws:.0f} independent draws"
+    return _verdict(findings, metrics, good)
 
 
-def _verdict(findings, figures, good="") -> Verdict:
+def _verdict(findings, metrics, good="") -> Verdict:
     found = sorted(filter(None, findings), key=lambda finding: -_LEVELS.index(finding.level))
     if found:
-        return Verdict(found[0].level, tuple(found), figures)
-    return Verdict("good", (Finding("good", f"{good} (a mode that no particle found would not show)"),), figures)
+        return Verdict(found[0].level, tuple(found), metrics)
+    return Verdict("good", (Finding("good", f"{good} (a mode that no particle found would not show)"),), metrics)
 
 
 @eqx.filter_jit
-def _figures(particles, scores):
+def _measure(particles, scores):
+    """Return the metrics, and points and scores in the coordinates of the cloud."""
     frame = Cloud().frame(particles)
     u, t = frame.points(particles), frame.scores(scores)
     ksd_squared, own = stein_kernel_means(u, t, IMQ(Wide()))
     pull, squares = -jnp.sum(t * u, axis=1), jnp.sum(u**2, axis=1)
     covariance = jnp.mean((pull - jnp.mean(pull)) * (squares - jnp.mean(squares)))
     growth = covariance / jnp.maximum(jnp.var(squares), 1e-12) * jnp.mean(squares)
-    return {
+    metrics = {
         # Beyond a million draws for every particle it is rounding.
         "draws_per_particle": own / jnp.maximum(len(u) * ksd_squared, 1e-6 * own),
         "mean_error": mean_error(particles, scores),
         "growth": growth / jnp.maximum(jnp.abs(jnp.mean(pull)), 1e-6),
         "radius": covariance / (2 * particles.shape[1]),
     }
+    return metrics, u, t
+
+
+def _graded(value, doubtful, bad, reason, *remedies) -> Finding | None:
+    """Return a finding where a value is above the first limit; above the second it is bad."""
+    return Finding("bad" if value > bad else "doubtful", reason, remedies) if value > doubtful else None
 
 
 def _on_number(size, dim):
     if size < _FEW:
-        remedies = (Remedy.ENOUGH_PARTICLES,)
-        return Finding("doubtful", f"{size:.0f} particles say little about spread", remedies)
-    if size <= dim:
-        reason = (
-            f"{size:.0f} particles in {dim} dimensions follow the scale of each parameter, not all correlations, for "
-            f"which it takes more than {dim}, better {2 * dim}"
-        )
-        return Finding("doubtful", reason, (Remedy.MORE_PARTICLES,))
-    return None
+        return Finding("doubtful", f"{size:.0f} particles say little about the spread", (Remedy.ENOUGH_PARTICLES,))
+    reason = (
+        f"{size:.0f} particles in {dim} dimensions capture the scale of each parameter but not all correlations: that "
+        f"takes more than {dim}, better {2 * dim}"
+    )
+    return Finding("doubtful", reason, (Remedy.MORE_PARTICLES,)) if size <= dim else None
 
 
-def _on_lost(scores, log_densities):
-    scores, log_densities = np.asarray(scores), np.asarray(log_densities)
-    if np.all(np.isnan(log_densities)):  # a target that knows its scores alone
+def _on_lost(log_densities):
+    if np.all(np.isnan(log_densities)):  # a target that knows only its scores
         return None
-    lost = int(np.sum(~np.isfinite(log_densities)))
-    if not lost:
-        return None
-    reason = f"{lost} of {len(scores)} particles stand where log density or score are not finite"
-    level = "bad" if 2 * lost > len(scores) else "doubtful"
-    return Finding(level, reason, (Remedy.LOG_SPACE, Remedy.CLOSER_START))
+    lost, num_particles = int(np.sum(~np.isfinite(log_densities))), len(log_densities)
+    reason = f"{lost} of {num_particles} particles are where the log density or its score is not finite"
+    return _graded(lost / num_particles, 0.0, 0.5, reason, Remedy.LOG_SPACE, Remedy.CLOSER_START)
 
 
 def _on_spread(dispersion, num_particles, *, moving):
     low, middle, high = dispersion.min(), np.median(dispersion), dispersion.max()
-    span = f"{low:.2f} to {high:.2f}"
-    if has_collapsed(dispersion, num_particles):
+    span = f"dispersion {low:.2f} to {high:.2f}"
+    few = num_particles <= len(dispersion)  # too few to follow all correlations, which lowers the dispersion
+    outwards = "the scores push the particles apart, as between modes or far out in a heavy tail"
+    if middle < _OUTWARDS:
+        return Finding("bad", f"{outwards} ({span})", (Remedy.MORE_STEPS, Remedy.WIDER_START))
+    if middle < (0.25 if few else 1 / _DISPERSION_BAD):
         if moving:
-            return Finding("bad", f"the particles have not spread yet (dispersion {span})", (Remedy.MORE_STEPS,))
-        reason = f"the particles have collapsed (dispersion {span}, where 1 is right)"
+            return Finding("bad", f"the particles have not spread out yet ({span})", (Remedy.MORE_STEPS,))
+        reason = f"the particles have collapsed ({span}, where 1 is right)"
         return Finding("bad", reason, (Remedy.MORE_PARTICLES, Remedy.DEFAULT_METHOD))
-    few = num_particles <= len(dispersion)  # correlations that cannot be followed lower it
     if low < (0.25 if few else 1 / _DISPERSION_BAD) or high > _DISPERSION_BAD:
-        level = (
-            "bad" if not 1 / _DISPERSION_BAD <= middle <= _DISPERSION_BAD or high > 2 * _DISPERSION_BAD else "doubtful"
-        )
+        fair = 1 / _DISPERSION_BAD <= middle <= _DISPERSION_BAD and high <= 2 * _DISPERSION_BAD
+        level = "doubtful" if fair else "bad"
     elif low < 1 / _DISPERSION_DOUBTFUL or high > _DISPERSION_DOUBTFUL:
         level = "doubtful"
     else:
         return None
     if high - 1 > 1 - low:
-        return Finding(level, f"some coordinates are still too wide (dispersion {span})", (Remedy.MORE_STEPS,))
+        return Finding(level, f"some coordinates are still too wide ({span})", (Remedy.MORE_STEPS,))
+    if low < _OUTWARDS:
+        return Finding(level, f"in some coordinates {outwards} ({span})", (Remedy.MORE_STEPS, Remedy.WIDER_START))
     remedies = (Remedy.MORE_STEPS,) if moving else (Remedy.MORE_PARTICLES, Remedy.MORE_STEPS)
-    return Finding(level, f"some coordinates have too little spread (dispersion {span})", remedies)
+    return Finding(level, f"some coordinates have too little spread ({span})", remedies)
 
 
 def _is_rising(history):
@@ -240,59 +249,73 @@ def _is_rising(history):
     return len(spread) >= 4 and bool(spread[-1] > spread[len(spread) // 2] + 0.05)
 
 
-def _on_outliers(points, num_particles):
-    points = np.asarray(points, float)
-    deviations = np.abs(points - points.mean(axis=0)) / np.maximum(points.std(axis=0), np.finfo(np.float32).tiny)
-    far = int(np.sum(np.max(deviations, axis=1) > _FAR_OUT))
-    if not far:
-        return None
-    reason = f"{far} of {num_particles} particles stand more than {_FAR_OUT:.0f} sds out, and make the spread large"
-    return Finding("doubtful", reason, (Remedy.CLOSER_START, Remedy.MORE_PARTICLES, Remedy.WEIGHTS))
-
-
-def _on_mean(error):
-    if error <= _MEAN_DOUBTFUL:
-        return None
-    level = "bad" if error > _MEAN_BAD else "doubtful"
-    return Finding(level, f"not converged: the mean is about {error:.2g} sds off", (Remedy.MORE_STEPS,))
-
-
-def _on_ksd(draws, size):
-    enough = min(size, _DRAWS)
-    if draws >= enough / 2:
-        return None
-    level = "bad" if draws < enough / 10 else "doubtful"
-    return Finding(level, f"by KSD the particles are worth {draws:.0f} independent draws", (Remedy.MORE_STEPS,))
-
-
-def _on_batches(noise):
-    if noise <= _MEAN_DOUBTFUL:
-        return None
-    reason = f"minibatches leave the mean uncertain by about {noise:.2g} sds"
-    return Finding("bad" if noise > 1 else "doubtful", reason, (Remedy.MORE_STEPS, Remedy.LARGER_BATCHES))
+def _on_outliers(points, weights):
+    n = len(points)
+    weights = np.full(n, 1 / n) if weights is None else weights
+    centered = points - weights @ points
+    sds = np.sqrt(weights @ centered**2)
+    far = np.max(np.abs(centered) / np.maximum(sds, np.finfo(np.float32).tiny), axis=1) > _FAR_OUT
+    count = int(np.sum(far & (weights > 0.1 / n)))  # lighter ones hardly count towards the spread
+    reason = f"{count} of {n} particles lie more than {_FAR_OUT:.0f} sds from the mean and inflate the spread"
+    remedies = (Remedy.CLOSER_START, Remedy.MORE_PARTICLES, Remedy.WEIGHTS)
+    return Finding("doubtful", reason, remedies) if count else None
 
 
 def _on_tails(growth, radius):
     if growth >= _HEAVY_TAILED or radius >= _SHORT_RADIUS:
         return None
     reason = (
-        "the tails are heavy or the shape is a funnel, and the particles do not reach far into them: sds may be 10 to "
-        "25% short"
+        "the tails are heavy or the posterior is a funnel, and the particles do not reach far enough: sds may be 10 to "
+        "25% too small"
     )
     return Finding("doubtful", reason, (Remedy.MORE_PARTICLES, Remedy.NUTS))
 
 
-def _on_groups(groups):
-    if groups.separation < _SEPARATED:
+def _on_groups(separation, smaller, points, log_densities):
+    """Compare the share of the particles in the smaller of two groups with its mass, as if both were Gaussian."""
+    if separation < _SEPARATED:
         return None
+    share = np.mean(smaller)
     where = (
-        f"the particles form two groups, {groups.separation:.0f} of their sds apart, the smaller with "
-        f"{groups.share:.0%} of the particles"
+        f"the particles form two groups, {separation:.0f} of their own sds apart; the smaller has {share:.0%} of the "
+        "particles"
     )
     remedies = (Remedy.WIDER_START, Remedy.ANNEALING)
-    if groups.mass is None:
-        return Finding("doubtful", f"{where}, which may be right or keep something of the start", remedies)
-    if abs(groups.mass - groups.share) <= _MASS_DOUBTFUL:
-        return None
-    level = "bad" if abs(groups.mass - groups.share) > _MASS_BAD else "doubtful"
-    return Finding(level, f"{where} and about {groups.mass:.0%} of the mass", remedies)
+    if log_densities is None or min(np.sum(smaller), np.sum(~smaller)) <= points.shape[1] + 1:
+        return Finding("doubtful", f"{where}, which may be right or left over from the start", remedies)
+    smaller_mass, larger_mass = (_log_mass(points[part], log_densities[part]) for part in (smaller, ~smaller))
+    mass = 1 / (1 + np.exp(np.clip(larger_mass - smaller_mass, -50, 50)))
+    reason = f"{where} but about {mass:.0%} of the mass"
+    return _graded(abs(mass - share), _MASS_DOUBTFUL, _MASS_BAD, reason, *remedies)
+
+
+def _two_groups(u: np.ndarray, t: np.ndarray) -> tuple[float, np.ndarray]:
+    """Cut the cloud in two where it falls apart most clearly; return the separation, and who is in the smaller group.
+
+    Candidates are the directions in which scores vary most, in units of the cloud: there the cloud is wider than its
+    parts. The separation is in the groups' own sds along the direction.
+    """
+    directions = np.linalg.svd(t - t.mean(axis=0), full_matrices=False)[2][:3]
+    return max((_best_cut(u @ direction) for direction in directions), key=lambda cut: cut[0])
+
+
+def _best_cut(positions):
+    """Return the largest separation of two groups on a line, and who is in the smaller one."""
+    order, n = np.argsort(positions), len(positions)
+    ordered, counts = positions[order], np.arange(1, n)
+    sums = np.cumsum(ordered)[:-1]
+    means = sums / counts, (np.sum(ordered) - sums) / (n - counts)
+    within = (np.sum(ordered**2) - counts * means[0] ** 2 - (n - counts) * means[1] ** 2) / n
+    # Groups of a few particles are outliers, which are looked for elsewhere.
+    allowed = np.minimum(counts, n - counts) >= max(3, 0.03 * n)
+    separations = np.where(allowed, (means[1] - means[0]) / np.sqrt(np.maximum(within, 1e-12)), 0.0)
+    cut = int(np.argmax(separations))
+    lower = np.zeros(n, bool)
+    lower[order[: cut + 1]] = True
+    return float(separations[cut]), lower if np.mean(lower) <= 0.5 else ~lower
+
+
+def _log_mass(points, log_densities):
+    """The log mass of a group as if it were Gaussian: mean log density plus entropy, up to a common constant."""
+    covariance = np.cov(points, rowvar=False, bias=True).reshape(points.shape[1], -1)
+    return np.mean(log_densities) + 0.5 * np.linalg.slogdet(covariance)[1]

@@ -1,6 +1,7 @@
 """Bandwidths: the length scale `h` of a radial kernel `f(r^2 / h)`, from the cloud or fixed."""
 
 import abc
+import math
 
 import equinox as eqx
 import jax
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from steinflow.stein.geometry import mean_and_shape, squared_distances
 from steinflow.typing import Array, Particles, Scalar
 
 _PAIRS = 2**17  # ordered pairs, so half of it distinct ones: enough for 1% of the median in one dimension
@@ -34,7 +36,7 @@ class Median(Bandwidth):
         if num_particles == 1:
             return jnp.ones((), particles.dtype)
         # log 2 for two particles would do; log 1 = 0 for one would not.
-        bandwidth = median_distance(particles) ** 2 / jnp.log(num_particles)
+        bandwidth = median_distance(particles) ** 2 / math.log(num_particles)
         return jnp.where(bandwidth > 0, bandwidth, 1.0).astype(particles.dtype)
 
 
@@ -50,7 +52,7 @@ class Wide(Bandwidth):
     def __call__(self, particles):
         dim = particles.shape[1]
         mean_square = 2 * jnp.sum(jnp.var(particles, axis=0))
-        bandwidth = 2 * np.exp(-5 / dim) * mean_square
+        bandwidth = 2 * math.exp(-5 / dim) * mean_square
         return jnp.where(bandwidth > 0, bandwidth, 1.0).astype(particles.dtype)
 
 
@@ -75,7 +77,7 @@ def median_distance(particles: Particles) -> Scalar:
     Sorting all pairs would take a hundred times longer than the rest of an SVGD step, so the median is found by
     counting: over all pairs up to 362 particles, which is exact, and over a fixed sample of them beyond.
     """
-    particles = particles - jnp.mean(particles, axis=0)  # distances lose fewer digits near the origin
+    _, particles = mean_and_shape(particles)  # distances lose fewer digits near the origin
     if len(particles) ** 2 <= _PAIRS:
         return _median_of_all_pairs(particles)
     return _median_of_sampled_pairs(particles)
@@ -85,7 +87,7 @@ def _median_of_all_pairs(particles):
     num_particles = len(particles)
     # A particle's distance to itself is not a pair: out of sight.
     itself = jnp.eye(num_particles, dtype=bool)
-    squares = jnp.where(itself, jnp.inf, _squared_distances(particles, particles))
+    squares = jnp.where(itself, jnp.inf, _distinct_squares(particles, particles))
     num_pairs = num_particles * (num_particles - 1)  # each pair twice, so always even
 
     rank = (num_pairs // 2 + 1) // 2 * 2 - 1
@@ -103,16 +105,15 @@ def _median_of_sampled_pairs(particles):
     # The same shuffle on every run: neighbours in the array may be neighbours in space.
     shuffle = np.random.default_rng(0).permutation(num_particles)[: 2 * num_couples * group_size]
     left, right = particles[shuffle].reshape(2, num_couples, group_size, dim)
-    squares = _squared_distances(left, right)
+    squares = _distinct_squares(left, right)
     median, _ = _order_statistic(squares, (squares.size + 1) // 2, num_values=squares.size, tolerance=1e-3)
     return jnp.sqrt(median)
 
 
-def _squared_distances(x, y):
-    """|x_i - y_j|^2 by a matrix product; zero where it is only rounding: particles that coincide have no bandwidth."""
-    products = jnp.einsum("...id,...jd->...ij", x, y, precision="highest")
+def _distinct_squares(x, y):
+    """Return |x_i - y_j|^2, zero where it is only rounding: particles that coincide have no bandwidth."""
+    squares = squared_distances(x, y)
     sums = jnp.sum(x**2, axis=-1)[..., :, None] + jnp.sum(y**2, axis=-1)[..., None, :]
-    squares = sums - 2 * products
     return jnp.where(squares > 16 * jnp.finfo(sums.dtype).eps * sums, squares, 0.0)
 
 
@@ -125,7 +126,7 @@ def _order_statistic(values: Array, rank: int, *, num_values: int, tolerance: fl
     """
     bits = jnp.int32 if values.dtype == jnp.float32 else jnp.int64
 
-    def place(value):
+    def position(value):
         """Nonnegative floats are in the order of their bits."""
         return jax.lax.bitcast_convert_type(jnp.maximum(value, 0.0), bits)
 
@@ -136,7 +137,7 @@ def _order_statistic(values: Array, rank: int, *, num_values: int, tolerance: fl
     def narrow(state):
         low, high, count_low, count_high, turn = state
         fraction = (rank - 0.5 - count_low) / (count_high - count_low)
-        halfway = place(low) + (place(high) - place(low)) // 2
+        halfway = position(low) + (position(high) - position(low)) // 2
         middle = jnp.where(
             turn % 3 == 2,
             jax.lax.bitcast_convert_type(halfway, values.dtype),
@@ -154,7 +155,7 @@ def _order_statistic(values: Array, rank: int, *, num_values: int, tolerance: fl
 
     def unfinished(state):
         low, high, count_low, count_high, turn = state
-        wide = (high - low > tolerance * high) & (place(high) - place(low) > 1)
+        wide = (high - low > tolerance * high) & (position(high) - position(low) > 1)
         return wide & (count_high - count_low > 2) & (turn < 200)
 
     largest = jnp.max(jnp.where(jnp.isfinite(values), values, 0.0))

@@ -1,8 +1,9 @@
-"""What a verdict advises, for somebody who types commands: with the option to add, and without Python."""
+"""The verdict in words, for somebody who types commands: what to do, with the option to add, and without Python."""
 
 from steinflow.results.verdict import Remedy
 from steinflow.tables.runs import Run
 
+WORDS = {"green": "Trust it", "yellow": "Look closer", "red": "Do not trust it"}
 # None is what cannot be done from here.
 ADVICE: dict[Remedy, str | None] = {
     Remedy.MORE_STEPS: "take more steps: --steps {more_steps}",
@@ -15,18 +16,18 @@ ADVICE: dict[Remedy, str | None] = {
     Remedy.ANNEALING: None,
     Remedy.WEIGHTS: None,
     Remedy.CLOSER_START: None,
-    Remedy.LOG_SPACE: "look for values far out in the table",
-    Remedy.UNIT_SCALE: "look for values far out in the table",
+    Remedy.LOG_SPACE: "look for extreme values in the table",
+    Remedy.UNIT_SCALE: "look for extreme values in the table",
     Remedy.DOUBLE_PRECISION: "use double precision: set JAX_ENABLE_X64=1",
 }
 
-_JUDGE = "judge a network by the rows held out, not by the spread of its weights"
+_JUDGE = "judge a network by the held-out rows, not by the spread of its weights"
 
 
 def advice(run: Run) -> list[str]:
     """Return what to do about the verdict on a run, each once."""
     settings = run.settings
-    figures = {
+    numbers = {
         "more_steps": 4 * settings["num_steps"],
         "more_particles": 4 * settings["num_particles"],
         "larger_batch": 4 * (settings["batch_size"] or 1),
@@ -36,4 +37,9 @@ def advice(run: Run) -> list[str]:
     texts = [ADVICE[remedy] for remedy in remedies]
     if settings["method"] == run.problem.default_method and Remedy.DEFAULT_METHOD in remedies:
         texts[remedies.index(Remedy.DEFAULT_METHOD)] = _JUDGE if run.problem.hidden else None
-    return list(dict.fromkeys(text.format(**figures) for text in texts if text is not None))
+    return list(dict.fromkeys(text.format(**numbers) for text in texts if text is not None))
+
+
+def sentence(text: str) -> str:
+    """Return text with a capital letter and a full stop."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

@@ -1,7 +1,7 @@
 """From the columns of a table to a matrix of numbers: learned on the rows to fit, the same for every other table.
 
-Numbers are shifted and scaled in double precision, so that single precision is enough for the model. Text of few
-different values becomes one column of 0 and 1 per value, except for the most frequent one, which is the reference.
+Numbers stay as they are; the estimators standardise them. Text of few different values becomes one column of 0 and 1
+per value, except for the most frequent one, which is the reference.
 """
 
 import dataclasses
@@ -18,16 +18,15 @@ MAX_CATEGORIES = 20
 _MOSTLY_NUMBERS = 0.5  # from this part on, a column of text is a column of numbers with odd cells
 _DATE = r"\s*(\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4})([T ].*)?"
 _HUGE = 1e300  # differences of such numbers overflow
-_FAR_OUT = 1e6  # times the middle range: no measurement, more likely a slip or a code for "missing"
+_FAR_OUT = 1e6  # times the middle range: no measurement, more likely a mistake or a code for "missing"
 
 
 @dataclasses.dataclass(frozen=True)
 class Number:
-    """A column of numbers, and how it is shifted and scaled."""
+    """A column of numbers, and their mean, which can take the place of a missing one."""
 
     name: str
-    shift: float
-    scale: float
+    mean: float
     kind: Literal["number"] = "number"
 
     @property
@@ -63,6 +62,11 @@ class Features:
         """The name of every feature."""
         return [label for column in self.columns for label in column.labels]
 
+    @property
+    def are_numbers(self) -> np.ndarray:
+        """Which features are columns of numbers; the others are categories."""
+        return np.array([isinstance(column, Number) for column in self.columns for _ in column.labels])
+
     @classmethod
     def learn(cls, frame: Frame) -> "Features":
         """Look at the columns of the rows to fit, after `check_kinds`."""
@@ -80,10 +84,10 @@ class Features:
                 others = sorted(str(value) for value in counts.index[1:])
                 columns.append(Category(name, str(counts.index[0]), tuple(others)))
         if not columns:
-            what = f"all of them are constant: {listed(constant)}" if constant else "there are none beside the target"
+            what = f"all of them are constant: {listed(constant)}" if constant else "there is none besides the target"
             raise TableError(f"There is no feature to learn from: {what}. Give a table with columns that vary.")
         if constant:
-            notes.append(f"Left out, because constant: {listed(constant)}.")
+            notes.append(f"Left out because constant: {listed(constant)}.")
         return cls(tuple(columns), tuple(notes))
 
     def matrix(self, frame: Frame, where: str = "the table") -> tuple[np.ndarray, list[str]]:
@@ -96,15 +100,20 @@ class Features:
                 numbers = _as_numbers(values)
                 if numbers is None:
                     raise TableError(
-                        f"Column '{shown(column.name)}' held numbers when the model was fitted, and holds text such "
-                        f"as {listed(_texts(values)[:1])} in {shown(where)}."
+                        f"Column '{shown(column.name)}' held numbers when the model was fitted, but it holds text "
+                        f"such as {listed(_texts(values)[:1])} in {shown(where)}."
                     )
-                blocks.append(((numbers - column.shift) / column.scale)[:, None])
+                blocks.append(numbers[:, None])
             else:
                 block, note = _indicators(column, values)
                 blocks.append(block)
                 notes += note
         return np.concatenate(blocks, axis=1), notes
+
+    def filled(self, X: np.ndarray) -> np.ndarray:
+        """Return features with the mean, or the most frequent category, in place of missing values."""
+        usual = [column.mean if isinstance(column, Number) else 0.0 for column in self.columns for _ in column.labels]
+        return np.where(np.isnan(X), usual, X)
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return plain values."""
@@ -163,16 +172,16 @@ def _number(name, values):
             f"Column '{shown(name)}' has values beyond {_HUGE:g}, such as {largest:.3g}: divide it by a unit, or leave "
             f"it out with --drop '{shown(name)}'."
         )
-    shift, scale = shift_and_scale(numbers)
+    mean, _ = shift_and_scale(numbers)
     low, middle, high = np.quantile(numbers, [0.25, 0.5, 0.75])
     distance = np.max(np.abs(numbers - middle))
     note = []
     if high > low and distance > _FAR_OUT * (high - low):
         note.append(
             f"Column '{shown(name)}' has values up to {largest:.3g}, while half of them lie between "
-            f"{low:.3g} and {high:.3g}: is that a slip, or a code for a missing value?"
+            f"{low:.3g} and {high:.3g}. Is that a mistake, or a code for a missing value?"
         )
-    return Number(name, float(shift), float(scale)), note
+    return Number(name, float(mean)), note
 
 
 def _indicators(column, values):
@@ -185,8 +194,8 @@ def _indicators(column, values):
     if not unknown:
         return block, []
     return block, [
-        f"Column '{shown(column.name)}' has values that were not there when the model was fitted, "
-        f"{listed(unknown, 4)}: they count as '{shown(column.reference)}', the most frequent one."
+        f"Column '{shown(column.name)}' has values that the model has never seen, {listed(unknown, 4)}: they are "
+        f"treated as '{shown(column.reference)}', the most frequent one."
     ]
 
 
@@ -231,8 +240,8 @@ def _refuse_odd_cells(name, values) -> None:
         markers = sorted(set(odd))
         raise TableError(
             f"Column '{shown(name)}' holds numbers, but {len(odd):,} of its {len(text):,} cells are text such as "
-            f"{listed(markers, 3)}. If that means missing, add --missing-marker '{shown(markers[0])}'; otherwise mend "
-            f"these cells, or leave the column out with --drop '{shown(name)}'."
+            f"{listed(markers, 3)}. If that means missing, add --missing-marker '{shown(markers[0])}'; otherwise "
+            f"correct these cells, or leave the column out with --drop '{shown(name)}'."
         )
     if len(odd) == len(text) and text.str.fullmatch(r"\s*[-+]?\d+,\d+\s*").mean() > _MOSTLY_NUMBERS:
         raise TableError(

@@ -1,15 +1,14 @@
-"""From a table to a run: clean the rows, hold some out, choose the model, fit, and see how well it predicts."""
+"""From a table to a run: check the rows, hold some out, choose the model, fit, and see how well it predicts."""
 
 import dataclasses
 import datetime
-import platform
 from collections.abc import Callable, Sequence
-from importlib import metadata
 from typing import Any
 
 import numpy as np
+from sklearn.model_selection import train_test_split
 
-from steinflow.inference.loop import fit
+from steinflow.estimators import Watch
 from steinflow.inference.stopping import Converged
 from steinflow.methods.base import Method
 from steinflow.methods.dsvi import DSVI
@@ -18,12 +17,12 @@ from steinflow.methods.npv import NPV
 from steinflow.methods.nuts import NUTS
 from steinflow.methods.sgld import SGLD, ParallelSGLD
 from steinflow.methods.svgd.method import SVGD
-from steinflow.models.neural_network import LONG_REACH, NeuralNetwork
-from steinflow.models.prior_scales import best_prior_scale
-from steinflow.models.supervised import usual_batch_size, usual_num_steps
+from steinflow.models.prior_scales import NETWORK_REACH
+from steinflow.results.result import versions
 from steinflow.tables.features import Features, Missing, check_kinds, describe_missing, missing_rows
-from steinflow.tables.predictions import evaluate, predict
-from steinflow.tables.problems import MethodName, Problem, start
+from steinflow.tables.parameters import Recorder
+from steinflow.tables.predictions import evaluate, prediction_frame
+from steinflow.tables.problems import MethodName, Problem
 from steinflow.tables.responses import ModelName, Response, choose_kind
 from steinflow.tables.runs import Run
 from steinflow.tables.tables import Frame, TableError, check_column, counted, listed, shown
@@ -32,7 +31,7 @@ from steinflow.tables.tables import Frame, TableError, check_column, counted, li
 METHODS: dict[MethodName, Callable[[int], Method]] = {
     "svgd": lambda num_rows: SVGD(),
     "svgd-paper": lambda num_rows: SVGD.paper(),
-    "svgd-network": lambda num_rows: SVGD.for_networks(LONG_REACH),
+    "svgd-network": lambda num_rows: SVGD.for_networks(NETWORK_REACH),
     "nuts": lambda num_rows: NUTS(),
     "sgld": lambda num_rows: SGLD(step_size=1 / num_rows, decay=0.0),
     "parallel-sgld": lambda num_rows: ParallelSGLD(step_size=100 / num_rows, decay=0.0),
@@ -53,7 +52,7 @@ class Prepared:
     Attributes:
         problem: what is predicted from what, by which model.
         X, y: encoded rows to fit.
-        held_out: encoded rows to test on, X, y and their numbers in the table.
+        held_out: encoded rows to predict: X, y and their numbers in the table.
         reason: why this model.
         notes: what the user should know about the data.
     """
@@ -90,6 +89,9 @@ def prepare(
         drop: columns to leave out.
         test_fraction: of the rows, to be held out.
         seed: of the choice of these rows.
+
+    Raises:
+        TableError: if the table, or one of its columns, cannot be used; the message says what to do.
     """
     for name in (target, *drop):
         check_column(frame, name, where)
@@ -97,16 +99,12 @@ def prepare(
         raise TableError(f"'{shown(target)}' is the --target, so it cannot be left out with --drop.")
     frame, notes = _usable(frame.drop(columns=list(drop)), target, where, missing)
     kind, reason = choose_kind(frame[target], model)
-    response = Response.learn(frame[target], kind)  # its errors speak about all rows
+    response = Response.learn(frame[target], kind)
     learn, test = _split(frame[target], kind, test_fraction, seed)
-    response = (
-        Response.learn(frame[target], kind) if kind == "classes" else Response.learn(frame[target].iloc[learn], kind)
-    )
     columns = frame.drop(columns=target)
     check_kinds(columns)
     features = Features.learn(columns.iloc[learn])
-    X, _ = features.matrix(columns, where)
-    X = np.where(np.isfinite(X), X, 0.0)  # the mean, or the most frequent category
+    X = features.filled(features.matrix(columns, where)[0])
     y = response.encode(frame[target])
     problem = Problem(features, response, hidden if model == "network" else ())
     numbers = frame.index.to_numpy()[test] + 1
@@ -131,55 +129,46 @@ def run_fit(
     Args:
         prepared: what `prepare` returned.
         method: a name in `METHODS`; None is "svgd", and "svgd-network" for a network.
-        num_particles: how many particles stand for the posterior.
-        num_steps: at most, by default 1,000, or ten passes over the rows if that is more; the run stops before when the
-            particles have settled. Networks take 2,000, or 50 passes, 20,000 at most.
-        batch_size: rows per step; by default all of them up to 10,000, and 1,000 above, for networks 100 to 1,000.
+        num_particles, num_steps, batch_size: as for the estimators.
         seed: of the particles and the minibatches.
         progress: show a bar.
         data: about the file, plain values.
         command: to repeat the run.
+
+    Raises:
+        ValueError: if there is no such method, or the estimator refuses the rows.
     """
     problem, num_rows = prepared.problem, len(prepared.y)
-    is_network = bool(problem.hidden)
     method = method or problem.default_method
     if method not in METHODS:
         raise ValueError(f"There is no method '{shown(method)}'; choose one of {', '.join(METHODS)}.")
-    if batch_size is None and method != "nuts":
-        batch_size = usual_batch_size(num_rows, is_network=is_network)
-    if batch_size is not None:
-        batch_size = min(batch_size, num_rows)
-    num_steps = num_steps or usual_num_steps(num_rows, batch_size, is_network=is_network)
-    target, notes = problem.posterior(prepared.X, prepared.y, batch_size), list(prepared.notes)
-    if isinstance(target, NeuralNetwork):
-        problem = dataclasses.replace(problem, prior_scale=best_prior_scale(target, num_steps=num_steps, key=seed))
-        target = target.with_prior_scale(problem.prior_scale)
-        notes.append(
-            f"Width of the prior of the weights, by cross-validation: {problem.prior_scale:g} (of 1, 3 and 9)."
-        )
-    particles = start(target, num_particles, seed)
-    result = fit(
-        target,
-        METHODS[method](num_rows),
-        particles=particles,
+    if method == "nuts" and batch_size is None:
+        batch_size = num_rows  # it needs all of them
+    recorder = Recorder(is_network=bool(problem.hidden))
+    estimator = problem.estimator().set_params(
+        num_particles=num_particles,
         num_steps=num_steps,
-        key=seed,
-        progress=progress,
-        record={"parameters": problem.followed},
-        record_every=max(1, num_steps // _RECORDS),
-        stop=_settled,
+        batch_size=batch_size,
+        method=METHODS[method](num_rows),
+        random_state=seed,
     )
-    evaluation, held_out = _on_held_out(problem, prepared.held_out, result)
+    estimator.fit(prepared.X, prepared.y, watch=Watch(progress, {"parameters": recorder}, _RECORDS, _settled))
+    notes = list(prepared.notes)
+    if problem.hidden:
+        notes.append(
+            f"Width of the prior of the weights, by cross-validation: {estimator.prior_scale_:g} (of 1, 3 and 9)."
+        )
+    evaluation, held_out = _on_held_out(problem.response, estimator, prepared.held_out)
     return Run(
         problem=problem,
-        result=result,
-        start=np.asarray(problem.followed(particles)),
+        estimator=estimator,
+        start=np.asarray(recorder(estimator.start_)),
         settings={
             "model": problem.model,
             "method": method,
-            "num_particles": len(result),
-            "num_steps": num_steps,
-            "batch_size": batch_size,
+            "num_particles": len(estimator.result_),
+            "num_steps": estimator.num_steps_,
+            "batch_size": estimator.batch_size_,
             "seed": seed,
         },
         data={**(data or {}), "num_rows": num_rows, "num_held_out": len(prepared.held_out[1])},
@@ -187,24 +176,9 @@ def run_fit(
         held_out=held_out,
         notes=notes,
         command=command,
-        versions=versions(),
+        versions=versions("pandas", "scikit-learn"),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of what a run depends on."""
-    packages = ("steinflow", "jax", "jaxlib", "equinox", "optax", "numpy", "pandas")
-    found = {name: metadata.version(name) for name in packages if _installed(name)}
-    return {"python": platform.python_version(), **found}
-
-
-def _installed(name):
-    try:
-        metadata.version(name)
-    except metadata.PackageNotFoundError:  # a checkout on the path
-        return False
-    return True
 
 
 def _settled(history):
@@ -227,7 +201,7 @@ def _usable(frame, target, where, missing):
     empty = [name for name in frame.columns if name != target and not frame[name].notna().any()]
     if empty:
         frame = frame.drop(columns=empty)
-        notes.append(f"Left out, because empty: {listed(empty)}.")
+        notes.append(f"Left out because empty: {listed(empty)}.")
     lost = missing_rows(frame[[target]]) if missing == "mean" else missing_rows(frame)
     num_missing = int(missing_rows(frame).sum())
     if num_missing and missing == "error":
@@ -252,31 +226,26 @@ def _split(target, kind, test_fraction, seed):
     """Return which rows to fit and which to hold out; of every class its share, where there are enough."""
     if not 0 <= test_fraction <= 0.9:
         raise ValueError(f"--test-fraction is a part between 0 and 0.9 of the rows; got {test_fraction:g}.")
-    generator = np.random.default_rng(seed)
-    order = generator.permutation(len(target))
-    num_test = min(max(1, round(test_fraction * len(order))), len(order) - 2) if test_fraction > 0 else 0
+    rows, labels = np.arange(len(target)), np.zeros(len(target), int)
     if kind == "classes":
-        # Classes one after the other, and every so-manyth row: each class gets its share.
-        codes = target.astype(str).to_numpy()
-        order = order[np.argsort(codes[order], kind="stable")]
-        places = np.floor((np.arange(num_test) + generator.random()) * len(order) / max(num_test, 1)).astype(int)
-    else:
-        places = np.arange(num_test)
-    test = np.sort(order[places])
-    learn = np.setdiff1d(np.arange(len(order)), test)
-    return learn, test
+        labels, _ = target.factorize()
+    # One row of every class is fitted in any case, so that the model knows the class.
+    free = np.setdiff1d(rows, np.unique(labels, return_index=True)[1])
+    num_test = min(max(1, round(test_fraction * len(rows))), len(free) - 1) if test_fraction > 0 else 0
+    if num_test < 1:
+        return rows, rows[:0]
+    counts = np.unique_counts(labels[free]).counts
+    enough = min(counts) > 1 and len(counts) <= min(num_test, len(free) - num_test)
+    _, test = train_test_split(free, test_size=num_test, random_state=seed, stratify=labels[free] if enough else None)
+    return np.setdiff1d(rows, test), np.sort(test)
 
 
-def _on_held_out(problem, rows, result):
-    X, y, numbers = rows
+def _on_held_out(response, estimator, held_out):
+    X, y, numbers = held_out
     if not len(y):
         return None, None
-    response = problem.response
-    evaluation = evaluate(problem, result.particles, X, y, weights=result.weights)
     some = np.sort(np.random.default_rng(0).permutation(len(y))[:_KEPT_PREDICTIONS])
-    table = predict(problem, result.particles, X[some], weights=result.weights).frame()
-    is_class = response.kind == "classes"
-    truth = [response.labels[int(c)] for c in y[some]] if is_class else y[some] * response.scale + response.shift
-    table.insert(0, "truth", truth)
+    table = prediction_frame(response, estimator, X[some])
+    table.insert(0, "truth", response.decode(y[some]))
     table.insert(0, "row", numbers[some])
-    return evaluation, table
+    return evaluate(estimator, X, y), table

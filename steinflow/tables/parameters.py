@@ -1,8 +1,78 @@
-"""Named parameters of a posterior, in numbers."""
+"""The parameters that are worth a look, by name: how they are recorded, and what the posterior says about them."""
 
 import dataclasses
 
+import jax.numpy as jnp
 import numpy as np
+
+from steinflow.results.summary import weighted_quantiles
+from steinflow.tables.problems import Estimator, Problem
+from steinflow.typing import Array, Params
+
+_FOLLOWED = 60  # parameters to follow through a run
+_SHOWN_UNITS = 8  # of a network
+
+
+@dataclasses.dataclass(frozen=True)
+class Recorder:
+    """Parameters as the columns of a matrix, on the scale of the model; equal recorders share their compiled code.
+
+    Attributes:
+        is_network: whether the particles are those of a network.
+        most: how many columns to return at most.
+    """
+
+    is_network: bool
+    most: int | None = _FOLLOWED
+
+    def __call__(self, particles: Params) -> Array:
+        """Return weights, the prior's sd of a linear model and the noise's sd, one row per particle."""
+        weights = particles["weights"][-1] if self.is_network else particles["w"]
+        weights = jnp.reshape(weights, (len(weights), -1))
+        columns = [weights[:, :_SHOWN_UNITS] if self.is_network else weights]
+        precisions = ["log_gamma"] if self.is_network else ["log_alpha", "log_gamma"]
+        columns += [jnp.exp(-0.5 * particles[name])[:, None] for name in precisions if name in particles]
+        return jnp.concatenate(columns, axis=1)[:, : self.most]
+
+
+def parameter_names(problem: Problem) -> list[str]:
+    """Return the names of the columns of a `Recorder`."""
+    noise = ["noise sd"] if problem.response.kind == "numbers" else []
+    if problem.hidden:
+        return [*(f"last layer, weight {k + 1}" for k in range(num_coefficients(problem))), *noise]
+    names = [*problem.features.labels, "intercept"]
+    if _num_outputs(problem) > 1:
+        names = [f"{name} → {label}" for name in names for label in problem.response.labels]
+    return [*names, "prior sd of weights", *noise]
+
+
+def num_coefficients(problem: Problem) -> int:
+    """Return how many of the parameters, the first ones, are weights; the others are about the model as a whole."""
+    outputs = _num_outputs(problem)
+    if problem.hidden:
+        return min(_SHOWN_UNITS, problem.hidden[-1] * outputs)
+    return len(problem.features.labels) * outputs
+
+
+def in_units(problem: Problem, estimator: Estimator, columns: np.ndarray) -> np.ndarray:
+    """Return the columns of a `Recorder` (the last axis) in the units of the target.
+
+    Coefficients are per standard deviation of a number, or per category; intercepts are for the average row.
+    """
+    scale, shift, outputs = estimator.response_scale_, estimator.response_shift_, _num_outputs(problem)
+    if problem.hidden:
+        factors, shifts = [1.0] * num_coefficients(problem) + [scale], [0.0]
+    else:
+        slopes = scale / np.where(problem.features.are_numbers, 1.0, estimator.scale_)
+        factors = [*np.repeat(slopes, outputs), *[scale] * outputs, 1.0, scale]  # the prior's sd, and the noise's
+        shifts = [0.0] * num_coefficients(problem) + [shift] * outputs
+    count = columns.shape[-1]
+    shifts = np.pad(shifts, (0, len(factors) - len(shifts)))
+    return np.asarray(columns, float) * np.array(factors)[:count] + shifts[:count]
+
+
+def _num_outputs(problem) -> int:
+    return max(1, len(problem.response.labels)) if len(problem.response.labels) != 2 else 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +91,13 @@ class Parameters:
     weights: np.ndarray
     num_coefficients: int
 
+    @classmethod
+    def of(cls, problem: Problem, estimator: Estimator) -> "Parameters":
+        """Return the named parameters of a fitted model in the units of the target."""
+        columns = np.asarray(Recorder(bool(problem.hidden), most=None)(estimator.result_.particles))
+        values, weights = in_units(problem, estimator, columns), estimator.result_.probabilities
+        return cls(parameter_names(problem), values, weights, num_coefficients(problem))
+
     @property
     def mean(self) -> np.ndarray:
         """The posterior mean of each."""
@@ -34,26 +111,25 @@ class Parameters:
         return np.sqrt(self.weights @ (centred / unit) ** 2) * unit
 
     def quantiles(self, levels: tuple[float, ...]) -> np.ndarray:
-        """Return one row per level: where the weights below, to the middle of each particle, reach it."""
-        order = np.argsort(self.values, axis=0)
-        values, weights = np.take_along_axis(self.values, order, axis=0), self.weights[order]
-        places = np.cumsum(weights, axis=0) - weights / 2
-        columns = range(self.values.shape[1])
-        return np.array([[np.interp(level, places[:, k], values[:, k]) for k in columns] for level in levels])
+        """Return quantiles of each, one row per level."""
+        return weighted_quantiles(self.values, self.weights, levels)
 
     def clearest_first(self) -> "Parameters":
         """Return coefficients by how far they are from zero, in standard deviations, and then the others."""
         sd = self.sd[: self.num_coefficients]
         distance = np.abs(self.mean[: self.num_coefficients]) / np.where(sd > 0, sd, 1.0)
         others = np.arange(self.num_coefficients, len(self.names))
-        order = np.concatenate([np.argsort(-distance, kind="stable"), others])
-        return Parameters([self.names[k] for k in order], self.values[:, order], self.weights, self.num_coefficients)
+        return self._chosen(np.concatenate([np.argsort(-distance, kind="stable"), others]), self.num_coefficients)
 
     def coefficients(self, most: int) -> "Parameters":
         """Return the first coefficients alone."""
         count = min(most, self.num_coefficients)
-        return Parameters(self.names[:count], self.values[:, :count], self.weights, count)
+        return self._chosen(np.arange(count), count)
 
     def others(self) -> "Parameters":
         """Return the parameters that are about the model as a whole."""
-        return Parameters(self.names[self.num_coefficients :], self.values[:, self.num_coefficients :], self.weights, 0)
+        return self._chosen(np.arange(self.num_coefficients, len(self.names)), 0)
+
+    def _chosen(self, columns, num_coefficients):
+        names = [self.names[k] for k in columns]
+        return Parameters(names, self.values[:, columns], self.weights, num_coefficients)

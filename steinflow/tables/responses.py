@@ -5,8 +5,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from steinflow.models.families import Bernoulli, Categorical, Family, Gaussian, Poisson
-from steinflow.models.supervised import shift_and_scale
 from steinflow.tables.tables import Column, TableError, listed, shown
 
 Kind = Literal["classes", "numbers", "counts"]
@@ -18,56 +16,51 @@ _HUGE = 1e300
 
 @dataclasses.dataclass(frozen=True)
 class Response:
-    """What the target column holds; numbers are shifted and scaled in double precision.
+    """What the target column holds.
 
     Attributes:
         name: of the column.
         kind: "classes", "numbers" or "counts".
         labels: of the classes, in the order of their codes; with two, the second is the one whose probability counts.
-        shift, scale: of numbers.
     """
 
     name: str
     kind: Kind
     labels: tuple[str, ...] = ()
-    shift: float = 0.0
-    scale: float = 1.0
 
     @classmethod
     def learn(cls, values: Column, kind: Kind) -> "Response":
-        """Look at the target of the rows to fit. Raise an error where it does not suit the model."""
+        """Look at the target of all rows, and refuse one that does not suit the model."""
         name = str(values.name)
         match kind:
             case "classes":
                 return cls(name, kind, _class_labels(name, values))
             case "counts":
-                _numbers(name, values, "poisson")
+                _check_numbers(name, values, "poisson")
                 counts = values.to_numpy(float)
-                if np.any(counts < 0) or np.any(counts != np.round(counts)):
+                if not np.all(_are_counts(counts)):
                     raise TableError(
                         f"A Poisson regression predicts counts, 0, 1, 2, ..., but '{shown(name)}' has values such as "
-                        f"{counts[(counts < 0) | (counts != np.round(counts))][0]:g}; use --model linear."
+                        f"{counts[~_are_counts(counts)][0]:g}; use --model linear."
                     )
                 return cls(name, kind)
             case "numbers":
-                shift, scale = shift_and_scale(_numbers(name, values, "linear"))
-                return cls(name, kind, (), float(shift), float(scale))
+                _check_numbers(name, values, "linear")
+                return cls(name, kind)
 
     def encode(self, values: Column) -> np.ndarray:
-        """Return codes of classes, scaled numbers, or counts; NaN for labels that are not known."""
+        """Return the codes of classes, numbers, or counts; NaN for what is none of these."""
         if self.kind == "classes":
             codes = {label: float(code) for code, label in enumerate(self.labels)}
             return np.array([codes.get(label, np.nan) for label in _labels_of(values)])
         if values.dtype.kind not in "iufb":
             raise TableError(f"'{shown(self.name)}' holds text such as {listed(_some(values))} instead of numbers.")
-        return (values.to_numpy(float) - self.shift) / self.scale
+        numbers = values.to_numpy(float, na_value=np.nan)
+        return numbers if self.kind == "numbers" else np.where(_are_counts(numbers), numbers, np.nan)
 
-    @property
-    def family(self) -> Family:
-        """The likelihood."""
-        if self.kind == "classes":
-            return Bernoulli() if len(self.labels) == 2 else Categorical(len(self.labels))
-        return Gaussian() if self.kind == "numbers" else Poisson()
+    def decode(self, y: np.ndarray) -> np.ndarray:
+        """Return the labels of codes; numbers and counts as they are."""
+        return np.array(self.labels, dtype=object)[y.astype(int)] if self.kind == "classes" else y
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -96,13 +89,17 @@ def choose_kind(values: Column, model: ModelName | None) -> tuple[Kind, str]:
     numbers = values.to_numpy(float)
     if distinct <= _FEW_NUMBERS and np.all(numbers == np.round(numbers)):
         return "classes", (
-            f"'{name}' has {distinct} different whole numbers, taken for classes; for numbers on a scale use "
+            f"'{name}' has {distinct} different whole numbers, which are taken as classes; for numbers on a scale use "
             "--model linear, for counts --model poisson"
         )
     return "numbers", f"'{name}' is a number with {distinct:,} different values"
 
 
-def _numbers(name, values, model):
+def _are_counts(numbers) -> np.ndarray:
+    return (numbers >= 0) & (numbers == np.round(numbers))
+
+
+def _check_numbers(name, values, model) -> None:
     if values.dtype.kind not in "iufb":
         raise TableError(
             f"--model {model} predicts numbers, but '{shown(name)}' holds text such as {listed(_some(values))}; use "
@@ -116,7 +113,6 @@ def _numbers(name, values, model):
         )
     if np.max(np.abs(numbers)) > _HUGE:
         raise TableError(f"The target '{shown(name)}' has values beyond {_HUGE:g}; divide it by a unit.")
-    return numbers
 
 
 def _class_labels(name, values) -> tuple[str, ...]:

@@ -4,24 +4,24 @@ Nothing is executed when it is read, and the folder appears whole or not at all.
 """
 
 import dataclasses
+import hashlib
 import json
-import os
-import shutil
+import math
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from steinflow.results.files import appearing
 from steinflow.results.result import Result, load
 from steinflow.tables.parameters import Parameters
-from steinflow.tables.problems import Problem
+from steinflow.tables.problems import Estimator, Problem
 from steinflow.tables.tables import Frame, shown
 
-_FORMAT = 1
+_FORMAT = 2
 _LIGHTS = {"good": "green", "doubtful": "yellow", "bad": "red"}
+_PLAIN = ("settings", "data", "evaluation", "notes", "command", "versions", "created")  # JSON holds them as they are
 _RESULT, _START, _DETAILS, _HELD_OUT = "result.nc", "start.npy", "run.json", "held_out.csv"
 
 
@@ -35,20 +35,20 @@ class Run:
 
     Attributes:
         problem: what was predicted from what, by which model.
-        result: the posterior.
+        estimator: the fitted model.
         start: the parameters that the history follows, before the first step.
         settings: method, particles, steps, seed and the like, plain values.
         data: the file, its rows and its checksum.
-        evaluation: figures and calibration on held-out rows; None if none were held out.
+        evaluation: metrics and calibration on held-out rows; None if none were held out.
         held_out: predictions for some of these rows, beside the truth.
-        notes: what the user should know about the data.
+        notes: what the user should know about the data and the fit.
         command: to repeat the run.
         versions: of the packages.
         created: when, in UTC.
     """
 
     problem: Problem
-    result: Result
+    estimator: Estimator
     start: np.ndarray
     settings: dict[str, Any]
     data: dict[str, Any]
@@ -60,17 +60,18 @@ class Run:
     created: str
 
     @property
+    def result(self) -> Result:
+        """The posterior."""
+        return self.estimator.result_
+
+    @property
     def light(self) -> str:
         """The verdict as a traffic light: green, yellow or red."""
         return _LIGHTS[self.result.verdict.level]
 
     def parameters(self) -> Parameters:
         """Return the named parameters in the units of the target."""
-        values = self.problem.in_units(np.asarray(self.problem.parameters(self.result.particles)))
-        weights = self.result.weights
-        weights = np.full(len(values), 1 / len(values)) if weights is None else np.asarray(weights, float)
-        problem = self.problem
-        return Parameters(problem.parameter_names(), values, weights, problem.num_coefficients)
+        return Parameters.of(self.problem, self.estimator)
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the folder; it appears when all is written.
@@ -78,52 +79,70 @@ class Run:
         Args:
             folder: where; its parent folders are made.
             overwrite: replace an earlier run of this name. Nothing but a run is ever replaced.
+
+        Returns:
+            The folder.
+
+        Raises:
+            RunError: if the folder is taken.
+            OSError: if it cannot be written; what was there before is as it was.
         """
         folder = Path(folder)
         check_free(folder, overwrite=overwrite)
-        with _appearing(folder) as unfinished:
+        with appearing(folder) as unfinished:
             self.result.save(unfinished / _RESULT)
             np.save(unfinished / _START, self.start, allow_pickle=False)
             if self.held_out is not None:
                 self.held_out.to_csv(unfinished / _HELD_OUT, index=False)
-            details = {
-                "format": _FORMAT,
-                "created": self.created,
-                "command": self.command,
-                "versions": self.versions,
-                "data": self.data,
-                "settings": self.settings,
-                "problem": self.problem.to_json(),
-                "evaluation": self.evaluation,
-                "notes": self.notes,
-            }
-            (unfinished / _DETAILS).write_text(json.dumps(details, indent=2, ensure_ascii=False) + "\n", "utf-8")
+            details = {name: getattr(self, name) for name in _PLAIN}
+            details |= {"problem": self.problem.to_json(), "learned": self.estimator.learned()}
+            details["files"] = {path.name: checksum(path) for path in sorted(unfinished.iterdir())}
+            details["checksum"] = _checksum_of(details)
+            (unfinished / _DETAILS).write_text(json_text({"format": _FORMAT, **details}), "utf-8")
         return folder
 
 
 def load_run(folder: str | Path) -> Run:
-    """Read what `Run.save` wrote."""
+    """Read what `Run.save` wrote; the estimator predicts without a new fit.
+
+    Raises:
+        RunError: if the folder is no run, or was changed since it was written.
+    """
     folder = Path(folder)
     check_is_run(folder)
     try:
         details = json.loads((folder / _DETAILS).read_text("utf-8"))
-        if details["format"] != _FORMAT:
+        found = details.pop("format")
+        if found != _FORMAT:
             raise RunError(
-                f"{shown(folder)} was written by another version of steinflow (format {shown(details['format'])}, "
-                f"this one reads {_FORMAT}); fit again."
+                f"{shown(folder)} was written by another version of steinflow (format {shown(found)}, this one reads "
+                f"{_FORMAT}); fit again."
             )
+        _check_unchanged(folder, details)
+        problem, result = Problem.from_json(details["problem"]), load(folder / _RESULT)
         return Run(
-            problem=Problem.from_json(details["problem"]),
-            result=load(folder / _RESULT),
+            problem=problem,
+            estimator=problem.estimator().restore(result, details["learned"]),
             start=np.load(folder / _START, allow_pickle=False),
             held_out=_held_out(folder / _HELD_OUT),
-            **{name: details[name] for name in _plain_fields()},
+            **{name: details[name] for name in _PLAIN},
         )
     except RunError:
         raise
     except (KeyError, TypeError, AttributeError, OSError, ValueError) as error:
         what = f"{type(error).__name__}: {shown(error, 100)}"
         raise RunError(f"The run in {shown(folder)} is damaged ({what}); fit again.") from error
+
+
+def json_text(values: Any) -> str:
+    """Return plain values as JSON, which has no NaN and no infinity: null takes their place."""
+    return json.dumps(_finite(values), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def checksum(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def check_is_run(folder: Path) -> None:
@@ -158,49 +177,41 @@ def free_folder(name: str) -> Path:
     return next(folder for folder in candidates if not folder.exists())
 
 
-def write_whole(path: str | Path, text: str) -> Path:
-    """Write a text file that appears whole or not at all."""
-    path = Path(path)
-    if path.is_dir():
-        raise RunError(f"{shown(path)} is a folder; give the name of a file.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, unfinished = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+def check_writable(folder: Path) -> None:
+    """Refuse a folder that could not be written; before the work, not after it."""
+    parent = next(parent for parent in folder.absolute().parents if parent.exists())
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-        Path(unfinished).chmod(0o666 & ~_umask())  # mkstemp gives it to its owner only
-        Path(unfinished).replace(path)
-    finally:
-        Path(unfinished).unlink(missing_ok=True)
-    return path
+        tempfile.TemporaryDirectory(dir=parent).cleanup()
+    except OSError as error:
+        raise RunError(
+            f"The run cannot be written to {shown(folder, 200)}: {error.strerror} ({shown(parent, 200)}); choose "
+            "another folder with --output."
+        ) from error
 
 
-@contextmanager
-def _appearing(folder: Path) -> Iterator[Path]:
-    """Make a folder beside the final one, which it replaces at the end; an error leaves the final one as it was."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    unfinished.chmod(0o777 & ~_umask())
-    old = unfinished.with_name(unfinished.name + ".old")
-    try:
-        yield unfinished
-        if folder.exists():
-            folder.rename(old)
-        try:
-            unfinished.rename(folder)
-        except BaseException:
-            if old.exists():
-                old.rename(folder)
-            raise
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+def _check_unchanged(folder, details) -> None:
+    """Refuse files that were changed by hand: what they say may no longer fit together."""
+    changed = [] if details.pop("checksum") == _checksum_of(details) else [_DETAILS]
+    changed += [name for name, known in details["files"].items() if checksum(folder / Path(name).name) != known]
+    if changed:
+        raise RunError(
+            f"The run in {shown(folder)} is damaged: {shown(', '.join(changed))} was changed after the fit; put it "
+            "back, or fit again."
+        )
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _checksum_of(details) -> str:
+    text = json.dumps(_finite(details), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _finite(values):
+    """Return plain values with None for numbers that are not finite."""
+    if isinstance(values, dict):
+        return {name: _finite(value) for name, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [_finite(value) for value in values]
+    return None if isinstance(values, float) and not math.isfinite(values) else values
 
 
 def _held_out(path: Path):
@@ -208,8 +219,3 @@ def _held_out(path: Path):
 
     # Labels stay text as they were: "NA" or "1.0" may be the name of a class.
     return pandas.read_csv(path, keep_default_na=False, dtype=str) if path.exists() else None
-
-
-def _plain_fields() -> list[str]:
-    apart = {"problem", "result", "start", "held_out"}
-    return [field.name for field in dataclasses.fields(Run) if field.name not in apart]

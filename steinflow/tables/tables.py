@@ -52,7 +52,7 @@ def read_table(
         encoding: of a CSV file.
         separator: between the fields of a CSV file; found from its first line if not given.
         decimal: the point or comma in the numbers of a CSV file.
-        missing_markers: cells that stand for a missing value, beside the empty cell, NA, NaN, null and the like.
+        missing_markers: cells that mean a missing value, besides the empty cell, NA, NaN, null and the like.
     """
     pandas = _pandas()
     path = Path(path)
@@ -65,7 +65,7 @@ def read_table(
         raise TableError(f"{shown(path)} is neither CSV nor Parquet by its name and content; save it as a .csv file.")
     frame.columns = [str(name).strip() for name in frame.columns]
     if repeated := sorted({name for name in frame.columns if list(frame.columns).count(name) > 1}):
-        raise TableError(f"{shown(path.name)} has several columns of the same name, {listed(repeated)}; rename them.")
+        raise TableError(f"{shown(path.name)} has several columns with the same name, {listed(repeated)}; rename them.")
     if frame.empty:
         raise TableError(f"{shown(path.name)} has no rows below its header.")
     return _without_row_numbers(frame.reset_index(drop=True))
@@ -87,7 +87,7 @@ def _check_file(path: Path) -> None:
     if path.is_dir():
         raise TableError(f"{shown(path)} is a folder; give the CSV or Parquet file in it.")
     if not path.exists():
-        raise TableError(f"There is no file {shown(path, 200)}; check the name, or the folder that you are in.")
+        raise TableError(f"There is no file {shown(path, 200)}; check the name and the current folder.")
     if path.stat().st_size == 0:
         raise TableError(f"{shown(path)} is empty.")
 
@@ -98,7 +98,7 @@ def _read_parquet(pandas, path):
         import pyarrow.parquet
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "Reading Parquet needs pyarrow: pip install 'steinflow[cli]'. A CSV file works without.", name=error.name
+            "Reading Parquet needs pyarrow: pip install 'steinflow[cli]'. CSV files work without it.", name=error.name
         ) from error
     try:
         # Only the columns: the file may describe an index, which is not part of the table.
@@ -132,7 +132,7 @@ def _read_csv(pandas, path, encoding, separator, decimal, missing_markers):
         reason = shown(str(error).strip().removeprefix("Error tokenizing data. C error: "), 160)
         raise TableError(
             f"{shown(path)} cannot be read as a table with fields separated by {separator!r}: {reason}. "
-            "Give the right --separator, or mend that line."
+            "Give the right --separator, or correct that line."
         ) from error
 
 

@@ -13,16 +13,16 @@ _ROUNDS = 6
 
 
 def batch_indices(
-    key: PRNGKeyArray, step: Int[Array, ""] | int, *, num_data: int, batch_size: int
+    key: PRNGKeyArray, step: Int[Array, ""] | int, *, num_rows: int, batch_size: int
 ) -> Int[Array, " batch_size"]:
     """Return the rows of the minibatch at `step`.
 
-    An epoch has `num_data // batch_size` batches, and no row twice; the rows left over differ from epoch to epoch,
+    An epoch has `num_rows // batch_size` batches, and no row twice; the rows left over differ from epoch to epoch,
     because each epoch is shuffled anew.
     """
-    epoch, place = jnp.divmod(jnp.asarray(step), num_data // batch_size)
+    epoch, place = jnp.divmod(jnp.asarray(step), num_rows // batch_size)
     positions = place * batch_size + jnp.arange(batch_size)
-    return shuffle(jax.random.fold_in(key, epoch), positions, num_data)
+    return shuffle(jax.random.fold_in(key, epoch), positions, num_rows)
 
 
 def shuffle(key: PRNGKeyArray, positions: Int[Array, " b"], size: int) -> Int[Array, " b"]:

@@ -11,22 +11,61 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Bool
 
 from steinflow.devices import sharding
-from steinflow.targets.base import Target
+from steinflow.targets.base import Target, as_target
+from steinflow.targets.data import Data
+from steinflow.targets.posterior import Posterior
 from steinflow.typing import Array, Batch, Params, Particles, Point, PRNGKeyArray, Scalar, Scores, Weights
 
 
 class FlatTarget(eqx.Module):
     """A target as methods see it: points of R^d without constraints, particles as rows of a matrix."""
 
-    target: Target
+    source: Target
     unravel: Callable[[Point], Params] = eqx.field(static=True)
     dim: int = eqx.field(static=True)
     inverse_temperature: Array | None = None  # of annealing: log p is multiplied by it
 
+    @property
+    def data(self) -> Data | None:
+        """How steps see the data; None where the target has none."""
+        return self.source.data
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows of the data, with which the log density grows; 1 where there are none."""
+        return 1 if self.data is None else self.data.num_rows
+
+    @property
+    def noisy(self) -> bool:
+        """Whether a step sees only a part of the data, so that scores are estimates."""
+        return self.data is not None and self.data.batches_per_epoch is not None
+
+    @property
+    def knows_log_density(self) -> bool:
+        """Whether log p has a value; a target may know its scores alone."""
+        return self.source.knows_log_density
+
+    @property
+    def identified(self) -> bool:
+        """Whether the parameters have a meaning of their own; the weights of a neural network do not."""
+        return self.source.identified
+
     def log_density(self, x: Point, batch: Batch | None = None) -> Scalar:
         """Return log p(x)."""
-        value = self.target.log_density(self.unravel(x), batch)
-        return value if self.inverse_temperature is None else self.inverse_temperature * value
+        return self._tempered(self.source.log_density(self.unravel(x), batch))
+
+    def log_likelihood(self, x: Point, batch: Batch | None = None) -> Scalar:
+        """Return the part of log p(x) that is due to the data, for methods that bring a prior of their own.
+
+        Raises:
+            ValueError: if the target does not keep prior and likelihood apart.
+        """
+        if not isinstance(self.source, Posterior):
+            raise ValueError(
+                "This method replaces the prior, so it needs a target that keeps prior and likelihood apart: "
+                f"sf.Posterior or one of sf.models; got {type(self.source).__name__}."
+            )
+        return self._tempered(self.source.user_log_likelihood(self.source.constrain(self.unravel(x)), batch))
 
     def tempered(self, inverse_temperature: Array) -> "FlatTarget":
         """Return the target of log density `inverse_temperature` * log p: flatter below 1."""
@@ -38,7 +77,7 @@ class FlatTarget(eqx.Module):
         def evaluate(flat, particles, batch):
             return jax.vmap(jax.value_and_grad(flat.log_density), in_axes=(0, None))(particles, batch)
 
-        rows = self.target.rows(batch)
+        rows = None if self.data is None else self.data.rows(batch)
         if rows is None:
             return sharding.split_particles(
                 lambda shared, x: evaluate(shared[0], x, shared[1]), (self, batch), particles
@@ -49,31 +88,49 @@ class FlatTarget(eqx.Module):
         """Return the gradient of log p at every particle."""
         return self.log_densities_and_scores(particles, batch)[1]
 
-    def laplacian(self, x: Point) -> Scalar:
-        """Return the trace of the Hessian of log p at x."""
-        return self.target.laplacian(self.unravel(x))
-
     def finite(self, log_densities: Weights, scores: Scores) -> Bool[Array, " n"]:
-        """Say of every particle whether it stands where the density is positive and finite, and so is the score."""
+        """Say of every particle whether it is at a point where the density is positive and finite, and the score is."""
         finite = jnp.all(jnp.isfinite(scores), axis=1)
         # Outside of the support the score may well be finite, even zero.
-        return finite & jnp.isfinite(log_densities) if self.target.knows_log_density else finite
+        return finite & jnp.isfinite(log_densities) if self.knows_log_density else finite
 
     def minibatch(self, key: PRNGKeyArray, step: Array) -> Batch | None:
-        """Return the rows of the data that this step sees."""
-        return self.target.minibatch(key, step)
+        """Return the rows of the data that this step sees; None: all of them, or a batch that the host feeds."""
+        return None if self.data is None else self.data.minibatch(key, step)
+
+    def placed(self) -> "FlatTarget":
+        """Return the target with its arrays on the current mesh, all of them everywhere but for rows to share."""
+
+        def is_data(node):
+            return isinstance(node, Data)
+
+        def place(node):
+            return node.placed() if is_data(node) else sharding.replicate(node)
+
+        return jax.tree.map(place, self, is_leaf=is_data)
 
     def from_user(self, particles: Params) -> Particles:
         """Return particles in the user's space as rows of a matrix."""
-        return jax.vmap(lambda params: ravel_pytree(self.target.unconstrain(params))[0])(particles)
+        return jax.vmap(lambda params: ravel_pytree(self.source.unconstrain(params))[0])(particles)
 
     def to_user(self, particles: Particles) -> Params:
         """Return the particles in the user's space and structure, with a leading axis."""
-        return jax.vmap(lambda x: self.target.constrain(self.unravel(x)))(particles)
+        return jax.vmap(lambda x: self.source.constrain(self.unravel(x)))(particles)
+
+    def _tempered(self, value):
+        if self.inverse_temperature is None:
+            return value
+        return self.inverse_temperature.astype(value.dtype) * value
 
 
-def flatten(target: Target, particles: Params) -> tuple[FlatTarget, Particles]:
-    """Return the target as methods see it, and the user's particles as rows of a matrix."""
+def flatten(target: Target | Callable[[Params], Scalar], particles: Params) -> tuple[FlatTarget, Particles]:
+    """Return a target as methods see it, and the user's particles as rows of a matrix.
+
+    Raises:
+        TypeError: if particles are no real numbers, or the target is none.
+        ValueError: if particles lack their leading axis, or lie outside of their constraints or of what floats hold.
+    """
+    target = as_target(target)
     particles = jax.tree.map(_as_float, particles)
     leaves = jax.tree.leaves(particles)
     lengths = {leaf.shape[0] if leaf.ndim else 0 for leaf in leaves}
@@ -109,7 +166,7 @@ def flatten(target: Target, particles: Params) -> tuple[FlatTarget, Particles]:
 def _check_log_density(flat: FlatTarget, point: Point) -> None:
     """Let errors of the user's function speak here, not mid-run."""
     try:
-        jax.eval_shape(flat.log_density, point, flat.target.batch_shape())
+        jax.eval_shape(flat.log_density, point, None if flat.data is None else flat.data.batch_shape())
     except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
         error.add_note(
             "The log density is compiled and differentiated by JAX: write it with jax.numpy in place of numpy, scipy "

@@ -14,8 +14,10 @@ from numpyro.infer import init_to_sample
 from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
 from numpyro.primitives import Messenger
 
-from steinflow.targets.base import Labels, Target
+from steinflow.targets.base import Target
 from steinflow.targets.batches import batch_indices
+from steinflow.targets.data import Data
+from steinflow.targets.observations import Labels, Observations
 from steinflow.typing import Array
 
 
@@ -121,46 +123,18 @@ class NumPyroTarget(Target):
         return {name: trace[name]["value"] for name in self.sites.latent}
 
     @property
-    def batches_per_epoch(self):
-        return max((plate.size / plate.subsample_size for plate in self.sites.plates), default=None)
+    def data(self) -> "Plates | None":
+        return Plates(self.sites.plates) if self.sites.plates else None
 
-    def minibatch(self, key, step):
-        if not self.sites.plates:
-            return None
-        return {
-            plate.name: batch_indices(
-                jax.random.fold_in(key, number), step, num_data=plate.size, batch_size=plate.subsample_size
-            )
-            for number, plate in enumerate(self.sites.plates)
-        }
+    @property
+    def observations(self) -> Observations:
+        return NumPyroObservations(self)
 
-    def observed(self):
-        trace = self._trace(self._model(), {})
-        return {name: trace[name]["value"] for name in self.sites.observed}
-
-    @eqx.filter_jit
-    def log_likelihoods(self, particles):
-        def one(params):
-            trace = self._trace(self._model(), params)
-            return {name: trace[name]["fn"].log_prob(trace[name]["value"]) for name in self.sites.observed}
-
-        return jax.vmap(one)(self._latent(particles))
-
-    @eqx.filter_jit
-    def predictive(self, particles, *, key):
-        def one(params, key):
-            trace = self._trace(handlers.seed(_Unobserve(self._on_rows()), key), params)
-            return {name: trace[name]["value"] for name in self.sites.observed}
-
-        particles = self._latent(particles)
-        keys = jax.random.split(key, len(jax.tree.leaves(particles)[0]))
-        return jax.vmap(one)(particles, keys)
-
-    def labels(self):
-        return Labels(dict(self.sites.dims))
-
-    def _latent(self, particles) -> dict[str, Array]:
-        return {name: jnp.asarray(particles[name]) for name in self.sites.latent}
+    def traced(self, params, *, key=None):
+        """Return the trace of the model on all rows at these latent values; a key draws the observed sites anew."""
+        model = self._model() if key is None else handlers.seed(_Unobserve(self._on_rows()), key)
+        model = handlers.substitute(model, data=params)
+        return handlers.trace(model).get_trace(*self.arguments.args, **self.arguments.kwargs)
 
     def _model(self, batch=None, *, key=None):
         """The model on these rows, or all of them; the key serves what is random beside the latent sites."""
@@ -170,9 +144,65 @@ class NumPyroTarget(Target):
         rows = batch or {plate.name: jnp.arange(plate.size) for plate in self.sites.plates}
         return _Rows(self.model, rows) if rows else self.model
 
-    def _trace(self, model, params):
-        model = handlers.substitute(model, data=params)
-        return handlers.trace(model).get_trace(*self.arguments.args, **self.arguments.kwargs)
+
+class Plates(Data):
+    """Plates that subsample: a batch says which rows each of them sees. The plate with the most batches counts."""
+
+    plates: tuple[Plate, ...] = eqx.field(static=True)
+
+    @property
+    def num_rows(self):
+        return self._longest.size
+
+    @property
+    def batch_size(self):
+        return self._longest.subsample_size
+
+    def minibatch(self, key, step):
+        return {
+            plate.name: batch_indices(
+                jax.random.fold_in(key, number), step, num_rows=plate.size, batch_size=plate.subsample_size
+            )
+            for number, plate in enumerate(self.plates)
+        }
+
+    @property
+    def _longest(self) -> Plate:
+        return max(self.plates, key=lambda plate: plate.size / plate.subsample_size)
+
+
+class NumPyroObservations(Observations):
+    """The observed sites of a NumPyro model."""
+
+    model: NumPyroTarget
+
+    def observed(self):
+        trace = self.model.traced({})
+        return {name: trace[name]["value"] for name in self.model.sites.observed}
+
+    @eqx.filter_jit
+    def log_likelihoods(self, particles):
+        def one(params):
+            trace = self.model.traced(params)
+            return {name: trace[name]["fn"].log_prob(trace[name]["value"]) for name in self.model.sites.observed}
+
+        return jax.vmap(one)(self._latent(particles))
+
+    @eqx.filter_jit
+    def predictive(self, particles, *, key):
+        def one(params, key):
+            trace = self.model.traced(params, key=key)
+            return {name: trace[name]["value"] for name in self.model.sites.observed}
+
+        particles = self._latent(particles)
+        keys = jax.random.split(key, len(jax.tree.leaves(particles)[0]))
+        return jax.vmap(one)(particles, keys)
+
+    def labels(self):
+        return Labels(dict(self.model.sites.dims))
+
+    def _latent(self, particles) -> dict[str, Array]:
+        return {name: jnp.asarray(particles[name]) for name in self.model.sites.latent}
 
 
 class _Rows(Messenger):

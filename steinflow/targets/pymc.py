@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from steinflow.targets.base import Labels, Target
+from steinflow.targets.base import Target
+from steinflow.targets.observations import Labels, Observations
 from steinflow.typing import Array
 
 if TYPE_CHECKING:
@@ -84,25 +85,38 @@ class PyMCTarget(Target):
         seed = jax.random.bits(key, (2,))
         return jax.pure_callback(self.graphs.draw_prior, self.graphs.prior_shapes, seed, vmap_method="expand_dims")
 
-    def observed(self):
-        return self.graphs.observed
-
-    @eqx.filter_jit
-    def log_likelihoods(self, particles):
-        def one(params):
-            values = self.graphs.log_likelihoods(self._values(self.unconstrain(params)))
-            return dict(zip(self.graphs.observed_names, values, strict=True))
-
-        return jax.vmap(one)({name: jnp.asarray(particles[name]) for name in self.graphs.free})
-
-    def predictive(self, particles, *, key):
-        return self.graphs.draw_predictive(particles, int(jax.random.bits(key) >> 1))
-
-    def labels(self):
-        return Labels(self.graphs.dims, self.graphs.coords)
+    @property
+    def observations(self) -> Observations:
+        return PyMCObservations(self)
 
     def _values(self, params):
         return [params[name] for name in self.graphs.free]
+
+
+class PyMCObservations(Observations):
+    """The observed variables of a PyMC model."""
+
+    model: PyMCTarget
+
+    def observed(self):
+        return self.model.graphs.observed
+
+    @eqx.filter_jit
+    def log_likelihoods(self, particles):
+        graphs = self.model.graphs
+
+        def one(params):
+            unconstrained = self.model.unconstrain(params)
+            values = graphs.log_likelihoods([unconstrained[name] for name in graphs.free])
+            return dict(zip(graphs.observed_names, values, strict=True))
+
+        return jax.vmap(one)({name: jnp.asarray(particles[name]) for name in graphs.free})
+
+    def predictive(self, particles, *, key):
+        return self.model.graphs.draw_predictive(particles, int(jax.random.bits(key) >> 1))
+
+    def labels(self):
+        return Labels(self.model.graphs.dims, self.model.graphs.coords)
 
 
 class _Graphs:

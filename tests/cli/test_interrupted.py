@@ -9,11 +9,13 @@ from pathlib import Path
 import example_tables as tables
 import pandas
 import pytest
-from commands import BRIEF, steinflow_, write
+from commands import QUICK, steinflow_, write
 
 import steinflow
 from steinflow.results.result import Result
 from steinflow.tables import fitting
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(steinflow.__file__).parents[1])}
 
 
 def test_interrupted_fit_keeps_the_particles(monkeypatch):
@@ -24,9 +26,9 @@ def test_interrupted_fit_keeps_the_particles(monkeypatch):
 
     monkeypatch.setattr(fitting, "_settled", interrupt)
     write(tables.numbers())
-    done = steinflow_("fit", "data.csv", "--target", "y", "--steps", "200", "--particles", "40", "--output", "run")
+    done = steinflow_("fit", "data.csv", "--target", "y", *QUICK, "--output", "run")
     assert done.exit_code == 130
-    assert "Interrupted at step 5 of 200" in done.stderr
+    assert "Interrupted at step 5 of 100" in done.stderr
     assert steinflow_("report", "run").exit_code == 0  # the run is whole
 
 
@@ -40,26 +42,44 @@ def test_interrupted_elsewhere_writes_nothing(monkeypatch, place):
     else:
         monkeypatch.setattr(Result, "save", interrupt)
     write(tables.numbers())
-    done = steinflow_("fit", "data.csv", "--target", "y", *BRIEF, "--output", "out/run")
+    done = steinflow_("fit", "data.csv", "--target", "y", *QUICK, "--output", "out/run")
     assert done.exit_code == 130
     assert "nothing was written" in done.stderr
     assert [path for path in Path().rglob("*") if path.is_file()] == [Path("data.csv")]
 
 
 def test_a_failed_replacement_leaves_the_old_run(runs, monkeypatch):
-    folder, _ = runs
-    before = {path.name: path.read_bytes() for path in (folder / "other").iterdir()}
+    before = {path.name: path.read_bytes() for path in runs.other.iterdir()}
 
     def fail(self, path):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Result, "save", fail)
-    fit = ["fit", folder / "data.csv", "--target", "y", *BRIEF]
-    done = steinflow_(*fit, "--output", folder / "other", "--overwrite")
+    done = steinflow_("fit", runs.data, "--target", "y", *QUICK, "--output", runs.other, "--overwrite")
     assert done.exit_code == 1
     assert "No space left on device" in done.stderr
-    assert {path.name: path.read_bytes() for path in (folder / "other").iterdir()} == before
-    assert not list(folder.glob(".*"))
+    assert {path.name: path.read_bytes() for path in runs.other.iterdir()} == before
+    assert not list(runs.folder.glob(".*"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.parametrize("package", ["jax", "typer"])
+def test_ctrl_c_while_packages_are_imported(package):
+    code = f"""
+import importlib.abc, os, signal, sys
+
+class Interrupt(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == {package!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt())
+from steinflow_command import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT)
+    assert done.returncode == 130
+    assert done.stdout + done.stderr == ""
 
 
 @pytest.mark.slow
@@ -72,7 +92,7 @@ def test_ctrl_c_in_a_real_process():
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(steinflow.__file__).parents[1])},
+        env=ENVIRONMENT,
     ) as process:
         assert process.stderr is not None
         while "held out" not in process.stderr.readline():

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from steinflow.devices.normals import _words, normal
+from steinflow.devices.normals import _words, normal, uniform
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (7,), (100, 56), (3, 4, 5)])
@@ -15,6 +15,7 @@ def test_they_are_those_of_jax(shape):
         words = _words(key, int(np.prod(shape))).reshape(shape)
         np.testing.assert_array_equal(words, jax.random.bits(key, shape))
         np.testing.assert_allclose(normal(key, shape, jnp.float32), jax.random.normal(key, shape), rtol=1e-6)
+        np.testing.assert_array_equal(uniform(key, shape, jnp.float32), jax.random.uniform(key, shape))
 
 
 def test_under_jit_and_vmap():

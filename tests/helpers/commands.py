@@ -4,9 +4,8 @@ from typer.testing import CliRunner
 
 from steinflow.cli.app import app
 
-# The same numbers of rows and particles wherever possible, so that most fits share their compiled code.
-QUICK = ["--steps", "150", "--particles", "40"]
-BRIEF = ["--steps", "5", "--particles", "40"]
+# The same numbers of particles and steps wherever possible, so that most fits share their compiled code.
+QUICK = ["--steps", "100", "--particles", "20"]
 
 
 def steinflow_(*arguments):

@@ -24,7 +24,7 @@ def main():
     folder = Path(os.environ.get("STEINFLOW_DATA", HERE.parents[2] / "shared" / "data"))
     data = np.load(folder / "classification" / "german.npz")
     model = sf.models.LogisticRegression(data["X"], data["y"])
-    result = sf.fit(model, sf.NUTS(num_chains=4), num_particles=20_000, num_steps=5_000, key=0)
+    result = sf.fit(model, sf.NUTS(num_chains=4), num_steps=5_000, key=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import arviz

@@ -5,6 +5,22 @@ import jax.numpy as jnp
 import numpy as np
 
 
+def cloud(n, d, dtype, seed=0):
+    """Particles off the origin, and arbitrary scores."""
+    rng = np.random.default_rng(seed)
+    return jnp.asarray(1 + 2 * rng.normal(size=(n, d)), dtype), jnp.asarray(rng.normal(size=(n, d)), dtype)
+
+
+def assert_equal_to_rounding(value, expected, dtype, scale=1.0, what=""):
+    digits = {"float32": 3e-5, "float64": 1e-12}[jnp.dtype(dtype).name]
+    np.testing.assert_allclose(value, expected, rtol=digits, atol=digits * scale, err_msg=what)
+
+
+def gram(kernel, points):
+    """k(x_i, x_j) at every pair."""
+    return np.asarray(jax.vmap(lambda x: jax.vmap(lambda y: kernel(x, y))(points))(points), float)
+
+
 def direction(particles, scores, kernel, at):
     """phi(x) = 1/n sum_j [k(x_j, x) s_j + grad_{x_j} k(x_j, x)], by autodiff at every pair."""
 

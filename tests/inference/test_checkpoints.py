@@ -14,31 +14,35 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import runs
+from runs import X0
+from scenarios import normal_log_density
 
 import steinflow as sf
-from steinflow.inference.fingerprints import fingerprint
+
+
+def mean_by_name(x):
+    return {"of x": jnp.mean(x, axis=0)}
+
+
+def row_log_likelihood(x, rows):
+    return -0.5 * jnp.sum((rows - x) ** 2, axis=1)
+
 
 # One object each, so that all runs here compile once.
-START = np.random.default_rng(0).normal(size=(12, 2)).astype(np.float32)
-RECORD = {"mean": lambda x: {"of x": jnp.mean(x, axis=0)}}
+RECORD = {"mean": mean_by_name}
 METHOD = sf.SVGD(optimizer=optax.adam(0.05))
-TARGET = sf.Posterior(
-    lambda x: -0.5 * jnp.sum(x**2),
-    lambda x, rows: -0.5 * jnp.sum((rows - x) ** 2, axis=1),
-    np.random.default_rng(1).normal(size=(37, 2)),
-    batch_size=5,
-)
+ROWS = np.random.default_rng(1).normal(size=(37, 2)).astype(np.float32)
+TARGET = sf.Posterior(normal_log_density, row_log_likelihood, ROWS, batch_size=5)
 
 
 class StoppedError(Exception):
     pass
 
 
-def run(checkpoint=None, *, target=TARGET, method=METHOD, particles=START, num_steps=60, key=0, stop=None):
-    return sf.fit(
-        target, method, particles=particles, num_steps=num_steps, key=key, progress=False, record=RECORD, stop=stop,
-        checkpoint=checkpoint,
-    )  # fmt: skip
+def run(checkpoint=None, **changes):
+    settings = {"target": TARGET, "method": METHOD, "num_steps": 60, "record": RECORD, "checkpoint": checkpoint}
+    return runs.run(**{**settings, **changes})
 
 
 def stop_at(step):
@@ -66,7 +70,7 @@ def assert_equal(result, reference):
         np.testing.assert_array_equal(a, b)
     assert jax.tree.structure(result.history) == jax.tree.structure(reference.history)
     jax.tree.map(np.testing.assert_array_equal, result.history, reference.history)
-    assert result.outcome == reference.outcome
+    assert result.ending == reference.ending
 
 
 @pytest.fixture(scope="module")
@@ -88,35 +92,78 @@ def test_saves_by_time(tmp_path, reference):
     assert_equal(run(tmp_path), reference)
 
 
-@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_runs_are_saved(tmp_path, reference, signal_number):
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let background jobs ignore it
+@pytest.fixture
+def own_handler():
+    """Shells let background jobs ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
+
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_runs_are_saved(own_handler, tmp_path, reference, signal_number):
     def stop(history):
         if history["step"][-1] == 30:
             signal.raise_signal(signal_number)
         return False
 
     result = run(tmp_path, stop=stop)
-    assert result.outcome.status == "interrupted"
+    assert result.outcome is sf.Outcome.INTERRUPTED
     assert saved_steps(tmp_path) == [30]
     assert_equal(run(tmp_path), reference)
+
+
+def after_thirty(history):
+    return history["step"][-1] >= 30
+
+
+def test_a_stopped_run_stays_so_until_its_rule_is_another(tmp_path, reference):
+    stopped = run(tmp_path, stop=after_thirty)
+    assert stopped.outcome is sf.Outcome.STOPPED
+    assert_equal(run(tmp_path, stop=after_thirty), stopped)
+    assert_equal(run(tmp_path), reference)
+
+
+def other_mean(x):
+    return {"of x": 2 * jnp.mean(x, axis=0)}
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"target": lambda x: -jnp.sum(x**2)}, "its target is another"),
-        ({"method": sf.SVGD(optimizer=optax.adam(0.1))}, "its method is another"),
-        ({"particles": START[:7]}, "its particles was 12 x 2 float32, now 7 x 2 float32"),
-        ({"num_steps": 70}, "its num_steps was 60, now 70"),
-        ({"key": 1}, "its key is another"),
+        ({"target": normal_log_density}, "another target"),
+        ({"method": sf.SVGD(optimizer=optax.adam(0.1))}, "another method"),
+        ({"particles": X0[:7]}, "particles: 20 in 2 dimensions then, 7 in 2 dimensions now"),
+        ({"particles": X0 + 100}, "another starting point of the particles"),
+        ({"num_steps": 70}, "num_steps: 60 then, 70 now"),
+        ({"key": 5}, "another key"),
+        ({"record": {"mean": other_mean}}, "another function to record"),
+        ({"record_every": 7}, "record: mean every 1 steps then, mean every 7 steps now"),
     ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+    ids=["target", "method", "fewer", "particles", "num_steps", "key", "record", "record_every"],
 )
 def test_refuses_another_run(folder_of_a_run, change, message):
     with pytest.raises(ValueError, match=message):
         run(folder_of_a_run, **change)
+
+
+def test_refuses_another_version(folder_of_a_run, monkeypatch):
+    monkeypatch.setattr(sys.modules["steinflow.inference.loop"], "versions", lambda: {"steinflow": "99.0"})
+    with pytest.raises(ValueError, match=rf"version of steinflow: {sf.__version__} then, 99\.0 now"):
+        run(folder_of_a_run)
+
+
+def test_particles_of_the_prior_are_no_others(tmp_path):
+    target = sf.Density(normal_log_density, prior=standard_normal)
+    settings = {"target": target, "particles": None, "num_particles": 20, "num_steps": 4, "record": None}
+    first = run(tmp_path, **settings)
+    assert_equal(run(tmp_path, **settings), first)
+    with pytest.raises(ValueError, match="starting point of the particles"):
+        run(tmp_path, **{**settings, "num_particles": None, "particles": X0})
+
+
+def standard_normal(key):
+    return jax.random.normal(key, (2,))
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +188,7 @@ def flip_a_byte(path):
         ("arrays/**/d/*", flip_a_byte),
         ("arrays/manifest.ocdbt", Path.unlink),
         ("meta/metadata", lambda path: path.write_text("{")),
-        ("meta/metadata", lambda path: path.write_text(path.read_text().replace("running", "step limit"))),
+        ("meta/metadata", lambda path: path.write_text(path.read_text().replace("records", "record"))),
     ],
     ids=["truncated", "flipped", "lost", "unreadable", "altered"],
 )
@@ -192,42 +239,3 @@ def test_settings_are_checked(tmp_path):
         sf.Checkpoint(tmp_path, every_steps=0)
     with pytest.raises(ValueError, match="keep must be at least 1"):
         sf.Checkpoint(tmp_path, keep=0)
-
-
-SCALE = 2.0
-
-
-def scaled(x):
-    return SCALE * x
-
-
-def make(factor, data=None):
-    return lambda x: factor * x if data is None else data @ x
-
-
-def test_fingerprints_see_what_counts(monkeypatch):
-    assert fingerprint(make(1.0)) == fingerprint(make(1.0))
-    assert fingerprint(make(1.0)) != fingerprint(make(2.0))
-    assert fingerprint(make(1.0, np.eye(2))) != fingerprint(make(1.0, 2 * np.eye(2)))
-    assert fingerprint(lambda x: x + 1) != fingerprint(lambda x: x + 2)
-    assert fingerprint(optax.adam(0.1)) == fingerprint(optax.adam(0.1))
-    assert fingerprint(optax.adam(0.1)) != fingerprint(optax.adam(0.2))
-    assert fingerprint(sf.SVGD()) != fingerprint(sf.SVGD(kernel=sf.IMQ(bandwidth=3.0)))
-    before = fingerprint(scaled)
-    monkeypatch.setitem(globals(), "SCALE", 3.0)
-    assert fingerprint(scaled) != before
-
-
-def test_fingerprints_hold_in_another_process():
-    code = (
-        "import optax, numpy as np, jax, jax.numpy as jnp, steinflow as sf\n"
-        "from steinflow.inference.fingerprints import fingerprint\n"
-        "f = jax.jit(lambda x: jnp.sum(x ** 2) * len({'a', 'b'}))\n"
-        "target = sf.Posterior(f, lambda x, r: r @ x, np.eye(3), batch_size=2)\n"
-        "print(fingerprint((target, sf.SVGD(optimizer=optax.adam(0.1)), sf.SVGD())))"
-    )
-    prints = {
-        subprocess.check_output([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, text=True)
-        for seed in ("1", "2")
-    }
-    assert len(prints) == 1

@@ -1,56 +1,52 @@
-import os
-import signal
-import subprocess
 import sys
-import textwrap
-import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from runs import X0, run
 from scenarios import normal_log_density
 
 import steinflow as sf
+from steinflow.methods.base import Draws
 
-fit_module = sys.modules["steinflow.inference.loop"]
-X0 = 2 + np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
-PAPER = sf.SVGD.paper(0.3)
+loop = sys.modules["steinflow.inference.loop"]
 
 
-def run(target=normal_log_density, method=PAPER, **changes):
-    return sf.fit(target, method, **{"particles": X0, "num_steps": 20, "key": 1, "progress": False, **changes})
+def row_log_likelihood(w, y):
+    return -0.5 * (y - w[0]) ** 2
+
+
+def posterior(data, **settings):
+    return sf.Posterior(normal_log_density, row_log_likelihood, data, **settings)
 
 
 def test_same_key_same_result():
-    target = sf.Posterior(normal_log_density, lambda w, y: -0.5 * (y - w[0]) ** 2, np.arange(12.0), batch_size=3)
+    target = posterior(np.arange(12.0), batch_size=3)
     first, again, other = run(target), run(target), run(target, key=2)
     np.testing.assert_array_equal(first.particles, again.particles)
     assert not np.array_equal(first.particles, other.particles)
 
 
-def test_result_does_not_depend_on_watching(monkeypatch, capsys):
-    plain = run()
-    recorded = run(record={"x": lambda x: x}, record_every=3)
-    np.testing.assert_array_equal(plain.particles, recorded.particles)
-    np.testing.assert_array_equal(recorded.history["step"], [3, 6, 9, 12, 15, 18, 20])
-    np.testing.assert_array_equal(recorded.history["x"][-1], plain.particles)
-    watched = run(progress=True)
-    np.testing.assert_array_equal(plain.particles, watched.particles)
+def test_result_does_not_depend_on_watching(short_run, monkeypatch, capsys):
+    np.testing.assert_array_equal(short_run.history["step"], np.arange(1, 21))
+    np.testing.assert_array_equal(short_run.history["x"][-1], short_run.particles)
+    plain = run(record_every=3)
+    np.testing.assert_array_equal(plain.particles, short_run.particles)
+    np.testing.assert_array_equal(plain.history["step"], [3, 6, 9, 12, 15, 18, 20])
+    np.testing.assert_array_equal(plain.particles, run(progress=True).particles)
     bar = capsys.readouterr().err
     assert "20/20" in bar
     assert "step/s" in bar
     assert "ksd=" in bar
-    monkeypatch.setattr(fit_module, "_CHUNK_SECONDS", -1.0)  # one step at a time
+    monkeypatch.setattr(loop, "_CHUNK_SECONDS", -1.0)  # one step at a time
     np.testing.assert_array_equal(plain.particles, run().particles)
 
 
-def test_longer_runs_go_through_the_same_states():
+def test_longer_runs_go_through_the_same_states(short_run):
     """For a rule without a horizon, the first steps do not depend on how many follow."""
-    ten = run(num_steps=10)
-    record = run(num_steps=20, record={"x": lambda x: x}, record_every=10)
-    np.testing.assert_array_equal(record.history["x"][0], ten.particles)
+    np.testing.assert_array_equal(short_run.history["x"][9], run(num_steps=10).particles)
 
 
 @pytest.fixture
@@ -78,10 +74,13 @@ def test_a_second_call_does_not_compile_again(compilations):
     num_traces, num_compilations = len(traces), len(compilations)
     assert num_traces
     assert num_compilations
-    run(log_density, key=5, num_steps=33, particles=X0 + 1)
+    run(log_density, key=5, particles=X0 + 1)
     # The user's function is looked at once before a run, without compiling anything.
     assert len(traces) - num_traces <= 1
     assert len(compilations) == num_compilations
+    run(log_density, num_steps=33)  # which a method may use for the size of its state
+    assert len(traces) - num_traces <= 2
+    assert len(compilations) - num_compilations <= 1
 
 
 def test_a_second_posterior_of_the_same_shape_does_not_compile_again():
@@ -106,68 +105,98 @@ def test_schedules_and_any_optax_optimiser():
     assert np.all(moves[10:] < 1e-6 * moves[0])  # a step size of zero, up to the rounding of the schedule
 
 
-def test_stopping_rule_ends_the_run():
-    result = run(stop=lambda history: len(history["ksd"]) == 3, record_every=2, num_steps=100)
+def third_record(history):
+    return len(history["ksd"]) == 3
+
+
+def test_a_rule_that_stops_the_run_is_named():
+    result = run(stop=third_record, record_every=2, num_steps=100)
     assert result.info["num_steps"] == 6
-    assert result.outcome.status == "converged"
+    assert result.outcome is sf.Outcome.STOPPED
+    assert str(result.ending) == "stopped: third_record ended the run after 6 steps."
 
 
 def test_converged_stops_by_itself():
-    x0 = np.random.default_rng(0).normal(size=(100, 1)).astype(np.float32)
-    result = run(particles=x0, num_steps=5000, record_every=20, stop=sf.Converged(dispersion_tolerance=0.2))
-    assert result.outcome.status == "converged"
+    rule = sf.Converged(dispersion_tolerance=0.5, mean_tolerance=0.2, earliest=0)
+    result = run(num_steps=5000, record_every=20, stop=rule)
+    assert result.outcome is sf.Outcome.STOPPED
+    assert "Converged ended the run" in result.ending.message
     assert result.info["num_steps"] < 5000
 
 
-def test_interrupt_returns_what_there_is(tmp_path):
+def test_a_narrow_cloud_is_no_outcome():
+    """How a run ended is one thing, where it ended another: that is for the verdict."""
+    result = run(particles=1e-3 * X0, num_steps=2)
+    assert str(result.ending) == "step limit: all 2 steps are done."
+
+
+def test_interrupted_by_a_rule(tmp_path, short_run):
     def interrupt(history):
         if history["step"][-1] == 6:
             raise KeyboardInterrupt
         return False
 
     result = run(stop=interrupt, record_every=2)
-    assert result.outcome.status == "interrupted"
-    assert "step 6" in result.outcome.message
-    np.testing.assert_array_equal(result.particles, run(num_steps=6).particles)
-    np.testing.assert_array_equal(result.history["step"], [2, 4, 6])
-    assert sf.load(result.save(tmp_path / "run.nc")).outcome == result.outcome
+    assert result.outcome is sf.Outcome.INTERRUPTED
+    np.testing.assert_array_equal(result.particles, short_run.history["x"][5])
+    assert sf.load(result.save(tmp_path / "run.nc")).ending == result.ending
 
 
-def test_interrupt_before_the_first_record(monkeypatch, tmp_path):
+def test_interrupted_before_the_first_record(monkeypatch, tmp_path):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fit_module, "_watch", interrupt)
+    monkeypatch.setattr(loop, "_watch", interrupt)
     result = run(record_every=5)
-    assert result.outcome.status == "interrupted"
+    assert result.outcome is sf.Outcome.INTERRUPTED
     assert jnp.all(jnp.isfinite(result.particles))
     assert len(sf.load(result.save(tmp_path / "run.nc"))) == 20
 
 
-def test_ctrl_c_in_a_real_process():
-    code = """
-        import signal
-        import jax.numpy as jnp, numpy as np, steinflow as sf
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let background jobs ignore it
-        x0 = np.random.default_rng(0).normal(size=(10, 1)).astype(np.float32)
-        started = lambda history: print("started", flush=True) if len(history["step"]) == 1 else False
-        result = sf.fit(lambda x: -0.5 * jnp.sum(x**2), particles=x0, num_steps=10**9, record_every=10, progress=False,
-                        stop=started)
-        print(result.outcome.status, bool(np.isfinite(result.particles).all()), len(result.history["ksd"]) > 0)
-    """
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE, text=True, env={**os.environ}
-    )
-    try:
-        assert process.stdout.readline() == "started\n"
-        time.sleep(0.2)
-        process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.stdout.close()
-    assert out.split() == ["interrupted", "True", "True"]
-    assert process.returncode == 0
+class Chains(sf.Method):
+    """Two chains of ten slots each, which keep the number of each step in their first coordinate."""
+
+    def init(self, target, particles, *, num_steps, key):
+        assert isinstance(num_steps, int)
+        return jnp.full((2, 10, 2), jnp.inf), jnp.zeros((), jnp.int32)
+
+    def step(self, target, state, batch, *, time, key):
+        points, count = state
+        point = jnp.stack([time.step.astype(jnp.float32), time.fraction])
+        return points.at[:, count].set(point), count + 1
+
+    def draws(self, target, state, *, key):
+        points, count = state
+        count = jnp.maximum(count, 1)
+        points = jnp.where(jnp.isfinite(points), points, jnp.where(count > 1, 1e6, 0.0))
+        return Draws(points.reshape(20, 2), num_chains=2, count=count, metrics={"kept": count})
+
+
+def test_a_buffer_that_is_not_full_is_cut():
+    result = run(method=Chains(), num_steps=4, record_every=1)
+    steps = np.stack([np.arange(4), np.arange(4) / 4], axis=1)
+    np.testing.assert_allclose(result.particles, np.concatenate([steps, steps]))
+    assert result.num_chains == 2
+    assert result.scores.shape == (8, 2)
+    assert result.info["kept"] == 4
+    weights = result.history["weights"]
+    np.testing.assert_allclose(weights.sum(axis=1), 1, rtol=1e-6)
+    np.testing.assert_allclose(weights[1].reshape(2, 10)[:, :2], 0.25)
+    np.testing.assert_array_equal(weights[1].reshape(2, 10)[:, 2:], 0)
+    # Of a standard normal the dispersion is the variance: of steps 0 .. 3, and of fractions 0 .. 3/4.
+    expected = np.median([np.var(np.arange(4)), np.var(np.arange(4) / 4)])
+    np.testing.assert_allclose(result.history["dispersion"][-1], expected, rtol=1e-5)
+
+
+def test_the_final_state_and_the_versions_are_kept(short_run):
+    np.testing.assert_array_equal(short_run.state.particles, short_run.unconstrained)
+    assert short_run.info["versions"]["steinflow"] == sf.__version__
+    assert short_run.info["versions"]["jax"] == jax.__version__
+
+
+def test_batch_noise():
+    assert "batch_noise" not in run(posterior(np.arange(12.0), batch_size=12)).info
+    assert run(posterior(np.arange(12.0), batch_size=3)).info["batch_noise"] == pytest.approx(np.sqrt(4 / 20))
 
 
 @pytest.mark.parametrize(
@@ -176,9 +205,11 @@ def test_ctrl_c_in_a_real_process():
         ({"num_steps": 0}, "num_steps must be at least 1"),
         ({"num_steps": -5}, "num_steps must be at least 1"),
         ({"record_every": 0}, "record_every must be at least 1"),
+        ({"particles": None, "num_particles": 0}, "num_particles must be at least 1"),
+        ({"num_particles": 20}, r"pass only one of them.* particles\[:n\]"),
     ],
 )
-def test_numbers_out_of_range(changes, message):
+def test_wrong_arguments(changes, message):
     with pytest.raises(ValueError, match=message):
         run(**changes)
 
@@ -189,5 +220,36 @@ def test_not_a_method():
             run(method=method)
 
 
-def test_keys_are_accepted_in_all_forms():
-    np.testing.assert_array_equal(run(key=1).particles, run(key=jax.random.key(1)).particles)
+def test_keys_are_accepted_in_all_forms(short_run):
+    np.testing.assert_array_equal(run(key=jax.random.key(1)).particles, short_run.particles)
+
+
+def test_a_hundred_particles_from_the_prior():
+    target = sf.Density(normal_log_density, prior=lambda key: jax.random.normal(key, (2,)))
+    assert len(run(target, particles=None)) == 100
+
+
+class Network(sf.Target):
+    """Of unidentified weights."""
+
+    @property
+    def identified(self):
+        return False
+
+    def log_density(self, params, batch=None):
+        return normal_log_density(params)
+
+
+@pytest.mark.parametrize(
+    ("target", "shape", "method"),
+    [
+        (sf.Density(normal_log_density), (2, 20), sf.SVGD()),
+        (Network(), (20, 2), sf.SVGD()),
+        (Network(), (2, 20), sf.SVGD.for_networks()),
+    ],
+    ids=["identified", "more particles than weights", "network"],
+)
+def test_the_default_method(target, shape, method):
+    particles = X0.reshape(shape)
+    found, expected = (run(target, chosen, particles=particles, num_steps=2) for chosen in (None, method))
+    np.testing.assert_array_equal(found.particles, expected.particles)

@@ -4,7 +4,6 @@ import pytest
 from scenarios import normal_log_density
 
 import steinflow as sf
-from steinflow.targets.base import as_target
 from steinflow.targets.flat import flatten
 
 
@@ -34,7 +33,7 @@ def test_ends_at_the_target_itself():
 
 
 def test_tempered_target():
-    target, x = flatten(as_target(normal_log_density), np.ones((1, 2)))
+    target, x = flatten(normal_log_density, np.ones((1, 2)))
     np.testing.assert_allclose(target.tempered(jnp.asarray(0.25)).scores(x), -0.25 * x)
     np.testing.assert_allclose(target.scores(x), -x)
 

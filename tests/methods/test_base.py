@@ -11,6 +11,8 @@ import pytest
 from scenarios import normal_log_density
 
 import steinflow as sf
+from steinflow.methods.base import Time
+from steinflow.targets.flat import flatten
 
 
 def draw(key):
@@ -97,3 +99,32 @@ def test_conformance(name, dtype, tmp_path):
     loaded = sf.load(result.save(tmp_path / "run.nc"))
     jax.tree.map(np.testing.assert_array_equal, result.particles, loaded.particles)
     assert loaded.outcome == result.outcome
+
+
+@pytest.mark.parametrize("method", [sf.MAP(), sf.NUTS(), sf.NPV(), sf.PMD()], ids=lambda method: type(method).__name__)
+def test_methods_that_compare_log_densities_refuse_scores_alone(method):
+    target = sf.from_score(lambda x: -np.asarray(x))
+    with pytest.raises(ValueError, match="only knows its score"):
+        sf.fit(target, method, particles=jnp.ones((5, 1)), num_steps=1, progress=False)
+
+
+@pytest.mark.parametrize("method", [sf.SGLD(), sf.DSVI()], ids=lambda method: type(method).__name__)
+def test_methods_that_need_only_scores_take_them(method):
+    target = sf.from_score(lambda x: -np.asarray(x))
+    result = sf.fit(target, method, particles=jnp.full((50, 1), 3.0), num_steps=300, progress=False)
+    assert abs(result.mean()[0]) < 2
+
+
+def test_time_is_the_loops():
+    time = Time(jnp.asarray(3), jnp.asarray(12))
+    assert time.fraction == 0.25
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_state_counts_its_steps(name):
+    case = CASES[name]
+    target = case.target()
+    flat, x = flatten(target, jax.vmap(target.sample_prior)(jax.random.split(jax.random.key(0), case.num_particles)))
+    state = jax.eval_shape(lambda x: case.method().init(flat, x, num_steps=9, key=jax.random.key(0)), x)
+    fields = {field.name for field in dataclasses.fields(state)} if dataclasses.is_dataclass(state) else set()
+    assert not fields & {"step", "num_steps"}

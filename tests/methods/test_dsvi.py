@@ -4,6 +4,7 @@ import german
 import jax
 import jax.numpy as jnp
 import numpy as np
+import own_loop
 import pytest
 from scenarios import gaussian
 
@@ -32,11 +33,11 @@ def test_update_is_the_gradient_of_the_bound(covariance, x64):
     factor = factor if covariance == "full" else jnp.diag(factor)
 
     def elbo(mean, factor):
-        return method.elbo(flat, DSVIState(mean, factor, jnp.asarray(0), 1), None, z)
+        return method.elbo(flat, DSVIState(mean, factor, 1), None, z)
 
     by_mean, by_factor = jax.jit(jax.grad(elbo, argnums=(0, 1)))(mean, factor)
     by_factor = jnp.tril(by_factor) if covariance == "full" else by_factor
-    found = jax.jit(lambda *q: method.gradients(flat, DSVIState(*q, jnp.asarray(0), 1), None, z))(mean, factor)
+    found = jax.jit(lambda *q: method.gradients(flat, DSVIState(*q, 1), None, z))(mean, factor)
     np.testing.assert_allclose(found[0], by_mean, rtol=1e-10)
     np.testing.assert_allclose(found[1], by_factor, rtol=1e-10, atol=1e-12)
 
@@ -45,7 +46,7 @@ def test_expected_update_vanishes_at_the_exact_gaussian(x64):
     precision = jnp.linalg.inv(COVARIANCE)
     target = sf.Density(lambda x: -0.5 * (x - MEAN) @ precision @ (x - MEAN))
     flat, _ = flatten(target, jnp.zeros((1, 3)))
-    state = DSVIState(jnp.asarray(MEAN), jnp.linalg.cholesky(jnp.asarray(COVARIANCE)), jnp.asarray(0), 1)
+    state = DSVIState(jnp.asarray(MEAN), jnp.linalg.cholesky(jnp.asarray(COVARIANCE)), 1)
     # The update is quadratic in z: +-sqrt(d) e_i integrate it exactly.
     points = jnp.sqrt(3.0) * jnp.concatenate([jnp.eye(3), -jnp.eye(3)])
     by_mean, by_factor = jax.vmap(lambda z: sf.DSVI().gradients(flat, state, None, z))(points)
@@ -56,17 +57,7 @@ def test_expected_update_vanishes_at_the_exact_gaussian(x64):
 def posterior(method, key=0):
     """The Gaussian itself, without the noise of drawing from it."""
     flat, x = flatten(gaussian(MEAN, COVARIANCE), jnp.zeros((2, 3)))
-
-    @jax.jit
-    def run(x):
-        state = method.init(flat, x, num_steps=jnp.asarray(0), key=jax.random.key(key))
-
-        def body(i, state):
-            return method.step(flat, state, None, key=jax.random.fold_in(jax.random.key(key), i))
-
-        return jax.lax.fori_loop(0, 30_000, body, state)
-
-    return run(x)
+    return jax.jit(lambda x: own_loop.run(method, flat, x, 30_000, jax.random.key(key)))(x)
 
 
 def test_full_covariance_finds_a_correlated_gaussian():
@@ -89,12 +80,12 @@ def test_ard_needs_a_posterior():
         sf.fit(gaussian(MEAN, COVARIANCE), sf.DSVI("ard"), particles=jnp.zeros((2, 3)), num_steps=1, progress=False)
 
 
-def test_draws_are_those_of_q_and_start_at_the_origin():
-    x0 = jnp.full((500, 3), 7.0)
-    method = sf.DSVI(start="origin", step_size=1e-6)
+def test_draws_are_those_of_q_which_starts_at_the_mean_of_the_particles():
+    x0 = jnp.stack([jnp.full((500,), 7.0), jnp.zeros(500), jnp.linspace(-2, 4, 500)], axis=1)
+    method = sf.DSVI(step_size=1e-6)
     result = sf.fit(gaussian(MEAN, COVARIANCE), method, particles=x0, num_steps=1, progress=False)
     assert len(result) == 500
-    np.testing.assert_allclose(result.mean(), 0, atol=0.02)
+    np.testing.assert_allclose(result.mean(), [7, 0, 1], atol=0.02)
     np.testing.assert_allclose(result.sd(), 0.1, rtol=0.15)
 
 

@@ -1,10 +1,9 @@
-"""The mode, from several starts, and exact Monte Carlo."""
+"""The mode, from several starts."""
 
 import german
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from scenarios import gaussian
 
 import steinflow as sf
@@ -47,39 +46,3 @@ def test_map_on_german_is_off_by_the_skewness():
     assert np.sqrt(np.mean(error[1:] ** 2)) < 0.2
     assert 0.3 < error[0] < 0.8  # the mode of log alpha is half an sd above its mean
     assert np.all(ratio == 0)
-
-
-def test_monte_carlo_draws_the_mixture_exactly():
-    mixture = sf.models.GaussianMixture()
-    result = sf.fit(mixture, sf.MonteCarlo(), num_particles=20_000, num_steps=1, key=0, progress=False)
-    variance = 5 - 4 / 9
-    assert result.mean()[0] == pytest.approx(2 / 3, abs=4 * np.sqrt(variance / 20_000))
-    assert result.sd()[0] ** 2 == pytest.approx(variance, rel=0.03)
-
-
-def test_monte_carlo_takes_a_sampler_in_the_users_space():
-    target = sf.Density(lambda x: jnp.log(x) - x, constraints=sf.constraints.positive)
-    method = sf.MonteCarlo(lambda key: jax.random.gamma(key, 2.0))
-    result = sf.fit(target, method, particles=jnp.ones(5000), num_steps=1, key=0, progress=False)
-    assert result.mean() == pytest.approx(2, abs=0.1)
-    assert result.sd() ** 2 == pytest.approx(2, rel=0.12)
-    np.testing.assert_allclose(result.dispersion, 1, atol=0.1)
-
-
-def test_targets_without_draws_say_so():
-    with pytest.raises(ValueError, match="cannot be sampled exactly"):
-        sf.fit(lambda x: -jnp.sum(x**2), sf.MonteCarlo(), particles=jnp.zeros((3, 1)), num_steps=1, progress=False)
-
-
-@pytest.mark.parametrize("method", [sf.MAP(), sf.NUTS(), sf.NPV(), sf.PMD()], ids=lambda method: type(method).__name__)
-def test_methods_that_compare_log_densities_refuse_scores_alone(method):
-    target = sf.from_score(lambda x: -np.asarray(x))
-    with pytest.raises(ValueError, match="only knows its score"):
-        sf.fit(target, method, particles=jnp.ones((5, 1)), num_steps=1, progress=False)
-
-
-@pytest.mark.parametrize("method", [sf.SGLD(), sf.DSVI()], ids=lambda method: type(method).__name__)
-def test_methods_that_need_only_scores_take_them(method):
-    target = sf.from_score(lambda x: -np.asarray(x))
-    result = sf.fit(target, method, particles=jnp.full((50, 1), 3.0), num_steps=300, progress=False)
-    assert abs(result.mean()[0]) < 2

@@ -4,25 +4,21 @@ import german
 import jax
 import jax.numpy as jnp
 import numpy as np
+import own_loop
 import pytest
 from scenarios import gaussian
 
 import steinflow as sf
-from steinflow.methods.npv import entropy_bound
+from steinflow.methods.npv import entropy_bound, trace_of_hessian
 from steinflow.targets.flat import flatten
 
 COVARIANCE = np.array([[1.0, 0.8], [0.8, 2.0]])
 MEAN = np.array([1.0, -1.0])
 
 
-def climb(target, particles, num_steps, key=0):
-    method = sf.NPV()
+def climb(target, particles, num_steps, key=0, method=sf.NPV()):
     flat, x = flatten(target, particles)
-    state = jax.jit(lambda x: method.init(flat, x, num_steps=jnp.asarray(1), key=jax.random.key(key)))(x)
-    step = jax.jit(lambda state: method.step(flat, state, None, key=jax.random.key(0)))
-    for _ in range(num_steps):
-        state = step(state)
-    return state
+    return jax.jit(lambda x, taken: own_loop.run(method, flat, x, 20, jax.random.key(key), taken=taken))(x, num_steps)
 
 
 def test_one_component_on_a_gaussian_is_exact():
@@ -73,8 +69,23 @@ def test_it_stops_by_itself_and_draws_from_every_component():
     method = sf.NPV(draws_per_component=3)
     result = sf.fit(gaussian(MEAN, COVARIANCE), method, particles=x0, num_steps=30, key=0, progress=False)
     assert len(result) == 15
-    state = climb(gaussian(MEAN, COVARIANCE), x0, 12)
+    state = climb(gaussian(MEAN, COVARIANCE), x0, 20)
     assert state.settled
+
+
+def test_the_trace_of_the_hessian_by_autodiff_is_the_trace_of_the_hessian(x64):
+    def function(x):
+        return jnp.sum(jnp.sin(x) * x[::-1] ** 2) + jnp.prod(x)
+
+    x = jax.random.normal(jax.random.key(0), (3,))
+    np.testing.assert_allclose(trace_of_hessian(function, x), jnp.trace(jax.hessian(function)(x)), rtol=1e-12)
+
+
+def test_a_closed_form_laplacian_takes_the_place_of_autodiff():
+    """The variance of one component is d over the trace: that of a Laplacian which is told, too."""
+    method = sf.NPV(laplacian=lambda x: jnp.asarray(-8.0))
+    state = climb(gaussian(MEAN, COVARIANCE), jnp.zeros((1, 2)), 2, method=method)
+    np.testing.assert_allclose(state.variances[0], 2 / 8, rtol=1e-3)
 
 
 def test_minibatches_are_refused():

@@ -1,19 +1,13 @@
-"""Generalised linear models: the paper's log density, its gradient and Laplacian, starts, predictions and figures."""
+"""Generalised linear models: the paper's log density, its gradient and Laplacian, starts, predictions and metrics."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 
 import steinflow as sf
-from steinflow.models.supervised import usual_batch_size, usual_num_steps
-
-
-def test_many_rows_come_in_batches_and_get_ten_passes():
-    assert usual_batch_size(10_000) is None
-    assert usual_batch_size(10_001) == 1000
-    assert usual_num_steps(5_000, None) == usual_num_steps(50_000, 1000) == 1000
-    assert usual_num_steps(800_001, 1000) == 8010
+from steinflow.methods.npv import trace_of_hessian
 
 
 @pytest.fixture
@@ -36,7 +30,7 @@ def test_logistic_log_density_is_the_papers(rows, x64):
     expected = likelihood.sum() + d / 2 * log_alpha - alpha * w @ w / 2 - 0.01 * alpha + log_alpha
     np.testing.assert_allclose(model.log_density(params), expected, rtol=1e-12)
 
-    batch = jax.tree.map(lambda leaf: leaf[:20], model.data)
+    batch = jax.tree.map(lambda leaf: leaf[:20], model.data.values)
     gradient = jax.grad(model.log_density)(params, batch)
     residuals = (y[:20] + 1) / 2 - 1 / (1 + np.exp(-features[:20] @ w))
     np.testing.assert_allclose(gradient["w"], 3 * residuals @ features[:20] - alpha * w, rtol=1e-10)
@@ -49,25 +43,18 @@ def test_closed_form_laplacian(rows, num_classes, x64):
     y = np.digitize(z, [-1, 1]) if num_classes else z > 0
     model = sf.models.LogisticRegression(X, y, num_classes=num_classes)
     params = model.sample_prior(jax.random.key(0))
-    generic = jax.jit(lambda params: sf.Target.laplacian(model, params))
-    np.testing.assert_allclose(model.laplacian(params), generic(params), rtol=1e-9)
+    x, unravel = ravel_pytree(params)
+    generic = jax.jit(lambda x: trace_of_hessian(lambda x: model.log_density(unravel(x)), x))
+    np.testing.assert_allclose(model.laplacian(params), generic(x), rtol=1e-9)
     if num_classes is None:
         assert model.laplacian(params) < 0
 
 
-def test_generic_laplacian_is_the_trace_of_the_hessian(x64):
-    target = sf.Density(lambda p: jnp.sin(p["a"]) * jnp.sum(p["b"] ** 3))
-    params = {"a": jnp.asarray(0.4), "b": jnp.array([1.0, 2.0])}
-    expected = -np.sin(0.4) * 9 + np.sin(0.4) * 6 * 3
-    np.testing.assert_allclose(target.laplacian(params), expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize(("init", "mean"), [("rate", 100.0), ("scale", 0.01)])
-def test_starts_follow_the_convention(rows, init, mean):
-    model = sf.models.LogisticRegression(rows[0], rows[1] > 0, init=init)
+def test_starts_are_draws_of_the_prior(rows):
+    model = sf.models.LogisticRegression(rows[0], rows[1] > 0)
     draws = jax.vmap(model.sample_prior)(jax.random.split(jax.random.key(0), 4000))
     alpha = jnp.exp(draws["log_alpha"])
-    np.testing.assert_allclose(jnp.mean(alpha), mean, rtol=0.1)
+    np.testing.assert_allclose(jnp.mean(alpha), 100.0, rtol=0.1)
     np.testing.assert_allclose(jnp.std(draws["w"] * jnp.sqrt(alpha)[:, None]), 1, rtol=0.05)
 
 
@@ -128,14 +115,16 @@ def test_arviz_gets_what_was_observed_and_predicted(rows, family):
         "classes": lambda: sf.models.LogisticRegression(X, np.digitize(z, [-1, 1]), num_classes=3),
     }[family]()
     particles = jax.vmap(model.sample_prior)(jax.random.split(jax.random.key(0), 5))
-    assert model.observed()["y"].shape == (60,)
-    predictive = model.predictive(particles, key=jax.random.key(1))["y"]
+    assert model.observations.observed()["y"].shape == (60,)
+    predictive = model.observations.predictive(particles, key=jax.random.key(1))["y"]
     assert predictive.shape == (5, 60)
-    log_likelihoods = model.log_likelihoods(particles)["y"]
+    log_likelihoods = model.observations.log_likelihoods(particles)["y"]
     assert log_likelihoods.shape == (5, 60)
     if family == "linear":
-        np.testing.assert_allclose(model.observed()["y"], 5 + z, rtol=1e-5)
-    expected = model.log_predictive(jax.tree.map(lambda leaf: leaf[:1], particles), X, model.observed()["y"])
+        np.testing.assert_allclose(model.observations.observed()["y"], 5 + z, rtol=1e-5)
+    expected = model.log_predictive(
+        jax.tree.map(lambda leaf: leaf[:1], particles), X, model.observations.observed()["y"]
+    )
     np.testing.assert_allclose(log_likelihoods[0], expected, rtol=1e-4, atol=1e-4)
 
 
@@ -167,7 +156,6 @@ def test_a_second_model_of_the_same_shape_does_not_compile_again(rows):
         (lambda X: sf.models.LinearRegression(X, np.full(60, np.nan)), "missing"),
         (lambda X: sf.models.LinearRegression(X * np.nan, np.zeros(60)), "missing"),
         (lambda X: sf.models.PoissonRegression(X, np.full(60, 0.5)), "counts"),
-        (lambda X: sf.models.LinearRegression(X, np.zeros(60), init="prior"), "'rate'"),
     ],
 )
 def test_errors_say_what_was_expected(rows, make, message):

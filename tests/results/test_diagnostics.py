@@ -5,9 +5,10 @@ import pytest
 from scenarios import normal_log_density
 
 import steinflow as sf
-from steinflow.results.diagnostics import as_key
+from steinflow.results import diagnostics
+from steinflow.results.diagnostics import as_key, even_sample, ksd_of
 
-X = np.random.default_rng(0).normal(size=(300, 2)).astype(np.float32)
+X = np.random.default_rng(0).normal(size=(100, 2)).astype(np.float32)
 
 
 def test_dispersion_is_one_under_the_target():
@@ -20,32 +21,53 @@ def test_dispersion_is_one_under_the_target():
 def test_ksd_tells_good_from_bad():
     right = sf.ksd(normal_log_density, X)
     for wrong in [X + 0.5, 0.5 * X, 1.5 * X]:
-        assert sf.ksd(normal_log_density, wrong) > 2 * right
+        assert sf.ksd(normal_log_density, wrong) > 1.7 * right
     unbiased = sf.ksd(normal_log_density, X, statistic="U")
     assert abs(unbiased) < right**2
 
 
+def goodness_of_fit(particles, key):
+    return sf.goodness_of_fit(normal_log_density, particles, num_bootstrap=200, key=key)
+
+
+def test_ksd_of_many_is_close_to_that_of_all_pairs(monkeypatch):
+    """Beyond so many particles, here 100, pairs of an even sample represent all."""
+    points = jnp.asarray(np.random.default_rng(3).normal(size=(1000, 2)) * 1.5, jnp.float32)
+    exact = ksd_of(points, -points)
+    monkeypatch.setattr(diagnostics, "_KSD_PARTICLES", 250)
+    np.testing.assert_allclose(ksd_of(points, -points), exact, rtol=0.1)
+
+
 def test_goodness_of_fit():
-    fine = sf.goodness_of_fit(normal_log_density, X, key=1)
+    fine = goodness_of_fit(X, key=1)
     assert fine.p_value > 0.05
-    assert sf.goodness_of_fit(normal_log_density, X, key=1) == fine
-    off = sf.goodness_of_fit(normal_log_density, X + 0.4, key=1)
-    assert off.p_value < 0.01
-    assert off.p_value > 0
+    assert goodness_of_fit(X, key=1) == fine
+    off = goodness_of_fit(X + 0.5, key=1)
+    assert 0 < off.p_value < 0.01
     assert off.statistic > fine.statistic
-    expected = sf.ksd(normal_log_density, X + 0.4, statistic="U")
+    expected = sf.ksd(normal_log_density, X + 0.5, statistic="U")
     np.testing.assert_allclose(off.statistic, expected, rtol=1e-3)
 
 
 def test_goodness_of_fit_is_calibrated():
     """The p-values of exact draws are uniform: about 10% fall below 0.1."""
     rng = np.random.default_rng(1)
-    p_values = [
-        sf.goodness_of_fit(normal_log_density, rng.normal(size=(100, 2)), num_bootstrap=200, key=i).p_value
-        for i in range(40)
-    ]
+    p_values = [goodness_of_fit(rng.normal(size=X.shape), key=i).p_value for i in range(40)]
     assert 0.3 < np.mean(p_values) < 0.7
     assert np.mean(np.array(p_values) < 0.1) < 0.25
+
+
+def test_even_sample_without_weights():
+    np.testing.assert_array_equal(even_sample(10, 4), [0, 3, 6, 9])
+    np.testing.assert_array_equal(even_sample(4, 10), [0, 1, 2, 3])
+
+
+def test_even_sample_follows_the_weights():
+    """Systematic resampling: every particle comes as often as its weight says, to within one."""
+    weights = np.random.default_rng(2).dirichlet(np.full(30, 0.3))
+    counts = np.bincount(even_sample(30, 500, weights), minlength=30)
+    assert counts.sum() == 500
+    assert np.all(np.abs(counts - 500 * weights) <= 1)
 
 
 def test_constraints_are_taken_off():
@@ -72,5 +94,3 @@ def test_keys_of_all_kinds(key):
 def test_not_a_key(key):
     with pytest.raises(TypeError, match="int or one JAX random key"):
         as_key(key)
-    with pytest.raises(TypeError, match="int or one JAX random key"):
-        sf.fit(normal_log_density, particles=X, key=key, num_steps=1)

@@ -2,7 +2,6 @@ import dataclasses
 import subprocess
 import sys
 
-import jax
 import jax.numpy as jnp
 import matplotlib as mpl
 import numpy as np
@@ -19,35 +18,6 @@ def closed_figures(monkeypatch):
     mpl.pyplot.close("all")
 
 
-@pytest.fixture(scope="module")
-def result():
-    """Two named parameters, one of them a vector; the particles recorded on their way."""
-    start = {"scale": 1 + jnp.arange(20.0) / 20, "w": jax.random.normal(jax.random.key(0), (20, 9))}
-    return sf.fit(
-        lambda p: -0.5 * (jnp.sum(p["w"] ** 2) + p["scale"] ** 2),
-        sf.SVGD.paper(),
-        particles=start,
-        num_steps=6,
-        record={"particles": lambda particles: particles},
-        record_every=2,
-        progress=False,
-    )
-
-
-@pytest.fixture(scope="module")
-def line():
-    """One parameter, a bare array."""
-    return sf.fit(
-        lambda x: -0.5 * x**2,
-        sf.SVGD.paper(),
-        particles=jnp.linspace(3.0, 5.0, 12),
-        num_steps=6,
-        record={"particles": lambda particles: particles},
-        record_every=2,
-        progress=False,
-    )
-
-
 def drawn(figure):
     """Render, so that what fails when drawing fails here; return all text in the figure."""
     figure.canvas.draw()
@@ -58,10 +28,10 @@ def xlabels(figure):
     return [axis.get_xlabel() for axis in figure.axes if axis.get_xlabel()]
 
 
-def test_marginals_show_every_parameter_with_mean_and_sd(result):
-    figure = sf.plots.marginals(result)
+def test_marginals_show_every_parameter_with_mean_and_sd(named):
+    figure = sf.plots.marginals(named)
     assert xlabels(figure) == ["scale", *(f"w[{k}]" for k in range(9))]
-    scale = np.asarray(result.particles["scale"])
+    scale = np.asarray(named.particles["scale"])
     assert f"mean {scale.mean():.3g}, sd {scale.std():.2g}" in drawn(figure)
 
 
@@ -70,19 +40,19 @@ def test_one_parameter(line):
     assert xlabels(sf.plots.pairs(line)) == ["x"]
 
 
-def test_many_parameters_are_capped_and_the_figure_says_so(result):
-    figure = sf.plots.marginals(result, max_parameters=3)
+def test_many_parameters_are_capped_and_the_figure_says_so(named):
+    figure = sf.plots.marginals(named, max_parameters=3)
     assert xlabels(figure) == ["scale", "w[0]", "w[1]"]
     assert "Marginals of 20 particles, 3 of 10 parameters" in drawn(figure)
-    assert any("6 of 10 parameters" in text for text in drawn(sf.plots.pairs(result)))
+    assert any("6 of 10 parameters" in text for text in drawn(sf.plots.pairs(named)))
 
 
-def test_parameters_by_name(result):
-    figure = sf.plots.pairs(result, parameters=["w[8]", "scale"])
+def test_parameters_by_name(named):
+    figure = sf.plots.pairs(named, parameters=["w[8]", "scale"])
     assert xlabels(figure) == ["w[8]", "scale"]
-    assert len(xlabels(sf.plots.marginals(result, parameters=["w"]))) == 9
+    assert len(xlabels(sf.plots.marginals(named, parameters=["w"]))) == 9
     with pytest.raises(ValueError, match=r"no parameter 'v'; there are scale, w\[0\]"):
-        sf.plots.marginals(result, parameters=["v"])
+        sf.plots.marginals(named, parameters=["v"])
 
 
 def test_density_integrates_to_the_mass_in_range(line):
@@ -98,9 +68,9 @@ def test_weights_move_the_mean_and_the_area(line):
     assert any(text.startswith(f"mean {expected:.3g}") for text in drawn(sf.plots.marginals(weighted)))
 
 
-def test_areas_of_points_follow_weights(result):
+def test_areas_of_points_follow_weights(named):
     weights = jnp.arange(1.0, 21.0) / 210
-    figure = sf.plots.pairs(dataclasses.replace(result, weights=weights), parameters=["w[0]", "w[1]"])
+    figure = sf.plots.pairs(dataclasses.replace(named, weights=weights), parameters=["w[0]", "w[1]"])
     points = figure.axes[1].collections[0]
     np.testing.assert_allclose(points.get_sizes() / points.get_sizes().sum(), weights, rtol=1e-5)
 
@@ -146,9 +116,9 @@ def test_motion_on_the_line_draws_a_path_for_every_particle(line):
     drawn(figure)
 
 
-def test_motion_in_the_plane_is_a_film_strip(result):
-    figure = sf.plots.motion(result, parameters=["w[0]", "w[1]"], num_frames=3)
-    steps = [int(step) for step in result.history["step"]]
+def test_motion_in_the_plane_is_a_film_strip(named):
+    figure = sf.plots.motion(named, parameters=["w[0]", "w[1]"], num_frames=3)
+    steps = [int(step) for step in named.history["step"]]
     shown = [axis.get_title() for axis in figure.axes]
     assert shown[0] == f"step {steps[0]}"
     assert shown[-1] == f"step {steps[-1]}"
@@ -162,11 +132,11 @@ def test_motion_needs_a_record(line):
 
 
 @pytest.mark.parametrize("parameters", [["w[0]"], ["w[0]", "scale"]])
-def test_animation(result, tmp_path, parameters):
-    path = sf.plots.animate(result, tmp_path / "film.gif", parameters=parameters, seconds=1)
+def test_animation(named, tmp_path, parameters):
+    path = sf.plots.animate(named, tmp_path / "film.gif", parameters=parameters, seconds=1)
     with Image.open(path) as film:
         assert film.format == "GIF"
-        assert film.n_frames == len(result.history["step"])
+        assert film.n_frames == len(named.history["step"])
     assert not mpl.pyplot.get_fignums()
 
 

@@ -2,31 +2,26 @@
 
 import jax
 import jax.numpy as jnp
+import naive
 import numpy as np
 import pytest
+import scipy
+from known_results import result_at
 from scenarios import normal_log_density
 
 import steinflow as sf
+from steinflow.methods.svgd.metrics import Cloud
 from steinflow.results.refinement import stein_thinning, stein_weights
-from steinflow.stein import operators
+from steinflow.stein.bandwidths import Wide
+from steinflow.stein.kernels import IMQ, Linear
 
 RNG = np.random.default_rng(0)
 DRAWS = RNG.standard_normal((200, 2)).astype(np.float32)
 
 
-def result_at(points, log_density=normal_log_density):
-    """A result whose particles stand here: that of a method that does not move."""
-    return sf.fit(log_density, sf.SVGD.paper(1e-9), particles=points, num_steps=1, progress=False)
-
-
-def objective(weights, points):
-    scores = -points
-    return float(operators.ksd_squared(points, scores, sf.IMQ(), weights=jnp.asarray(weights, jnp.float32)))
-
-
 def test_weights_bring_mean_and_variance_back():
     """Particles that are too wide and off: weights give them the mean and the variance of the target."""
-    result = result_at(1.5 * DRAWS + 0.3)
+    result = result_at(1.5 * DRAWS + 0.3, normal_log_density)
     better = result.reweighted()
     assert result.weights is None
     np.testing.assert_allclose(jnp.sum(better.weights), 1, rtol=1e-5)
@@ -40,13 +35,35 @@ def test_weights_bring_mean_and_variance_back():
 
 
 def test_weights_are_the_minimum():
-    """No move towards another point of the simplex makes it smaller."""
+    """The conditions of Karush, Kuhn and Tucker, the answer of a general solver, and no dependence on units."""
     points = jnp.asarray(1.3 * DRAWS[:20] + 0.5)
     weights = stein_weights(points, -points)
-    uniform = np.full(20, 1 / 20)
-    assert objective(weights, points) < objective(uniform, points)
-    scale, shift = 7.0, 3.0  # and they do not depend on units
+    matrix = objective_matrix(points, -points)
+    gradient = matrix @ weights
+    used = weights > 1e-6
+    assert 3 < np.sum(used) < 20, "some of the conditions are about weights of zero"
+    np.testing.assert_allclose(gradient[used], weights @ gradient, rtol=1e-3)
+    assert np.all(gradient[~used] > weights @ gradient * (1 - 1e-3))
+    solved = scipy.optimize.minimize(
+        lambda w: w @ matrix @ w,
+        np.full(20, 1 / 20),
+        jac=lambda w: 2 * matrix @ w,
+        bounds=[(0, 1)] * 20,
+        constraints={"type": "eq", "fun": lambda w: np.sum(w) - 1},
+        method="SLSQP",
+        options={"ftol": 1e-12},
+    )
+    np.testing.assert_allclose(weights, solved.x, atol=1e-3)
+    scale, shift = 7.0, 3.0
     np.testing.assert_allclose(stein_weights(scale * points + shift, -points / scale), weights, atol=2e-3)
+
+
+def objective_matrix(points, scores):
+    """The Stein kernel by autodiff at every pair, in the coordinates of the cloud, plus the term for even weights."""
+    frame = Cloud().frame(points)
+    u, t = frame.points(points), frame.scores(scores)
+    stein_kernel = np.asarray(naive.stein_kernel(u, t, (IMQ(Wide()) + Linear()).adapt(u)), float)
+    return stein_kernel / np.mean(np.diagonal(stein_kernel)) + 0.01 * np.eye(len(u))
 
 
 def test_weights_of_too_many():
@@ -80,7 +97,7 @@ def test_first_point_of_thinning_is_the_best_alone():
 @pytest.mark.parametrize(("scale", "shift", "passed"), [(1.0, 0.0, True), (0.5, 0.0, False), (1.0, 0.6, False)])
 def test_check(scale, shift, passed):
     points = scale * DRAWS + shift
-    check = result_at(points).checked(key=1)
+    check = result_at(points, normal_log_density).check(key=1)
     assert check.passed == passed, str(check)
     assert str(check).startswith("passed" if passed else "failed")
     np.testing.assert_allclose(check.mean_drift, -points.mean(axis=0), atol=0.07)
@@ -94,14 +111,14 @@ def test_check(scale, shift, passed):
 def test_check_of_constrained_and_loaded(tmp_path):
     """Drift is that of unconstrained coordinates; a result from disk needs its target."""
     target = sf.Density(lambda p: -p["rate"] + 2 * jnp.log(p["rate"]), constraints=sf.constraints.positive)
-    start = {"rate": jnp.exp(jax.random.normal(jax.random.key(0), (60,)))}
-    result = sf.fit(target, particles=start, num_steps=300, progress=False)
+    quantiles = scipy.stats.gamma(3).ppf((np.arange(60) + 0.5) / 60)
+    result = result_at({"rate": jnp.asarray(quantiles, jnp.float32)}, target)
     loaded = sf.load(result.save(tmp_path / "run.nc"))
     with pytest.raises(ValueError, match="does not hold its target"):
-        loaded.checked()
-    check = loaded.checked(10, target=target)
+        loaded.check()
+    check = loaded.check(10, target=target)
     assert check.moved.particles["rate"].shape == (60,)
     assert jnp.all(check.moved.particles["rate"] > 0)
     assert check.passed, str(check)
     with pytest.raises(ValueError, match="at least 2 moves"):
-        loaded.checked(1, target=target)
+        loaded.check(1, target=target)

@@ -2,11 +2,12 @@
 
 import jax
 import jax.numpy as jnp
+import naive
 import numpy as np
 import pytest
 
 import steinflow as sf
-from steinflow.stein import kernels
+from steinflow.stein import approximations
 from steinflow.stein.approximations import RandomFeatures, Subsample
 
 KERNELS = {
@@ -55,30 +56,40 @@ def test_unbiased_and_error_falls(kind, kernel, cloud):
 def test_features_match_their_definition(cloud):
     """One draw against a kernel that is the mean of cosines at the same frequencies, by autodiff."""
     particles, scores = cloud
-    key, h = jax.random.key(2), 3.0
-    frequencies = jax.random.normal(jax.random.split(key)[0], (5, 3)) * np.sqrt(2 / h)
+    key, rbf = jax.random.key(2), sf.RBF(bandwidth=3.0)
+    frequencies = rbf.frequencies(particles, 5, key=key)
 
     def kernel(x, y):
         return jnp.mean(jnp.cos(frequencies @ (x - y)))
 
-    direction = RandomFeatures(10).direction(particles, scores, sf.RBF(bandwidth=h), key=key)
+    direction = RandomFeatures(10).direction(particles, scores, rbf, key=key)
     np.testing.assert_allclose(direction, sf.stein_direction(particles, scores, kernel), rtol=1e-4, atol=1e-5)
 
 
-def test_blocks_and_precision(x64):
-    """More rows than a block holds, in double precision as in single."""
-    particles = jax.random.normal(jax.random.key(0), (2100, 2), jnp.float64)
-    direction = RandomFeatures(16).direction(particles, -particles, sf.RBF(), key=jax.random.key(1))
-    parts = jnp.concatenate([particles[:17], particles[17:]])
-    assert direction.dtype == jnp.float64
-    np.testing.assert_allclose(
-        direction, RandomFeatures(16).direction(parts, -parts, sf.RBF(), key=jax.random.key(1)), rtol=1e-10
-    )
-    exact = sf.stein_direction(particles, -particles, sf.RBF())
-    many = jax.vmap(lambda key: RandomFeatures(16).direction(particles, -particles, sf.RBF(), key=key))(
-        jax.random.split(jax.random.key(2), 16)
-    )
-    assert rms(jnp.mean(many, axis=0) - exact) < 1.5 * rms(many - exact) / 4
+def test_blocks_of_features_match_their_definition(dtype):
+    """More rows than a block holds, against the sum over all particles in NumPy, in both precisions."""
+    particles = jax.random.normal(jax.random.key(0), (approximations._BLOCK_ROWS + 52, 2), dtype)
+    key, rbf = jax.random.key(1), sf.RBF(bandwidth=2.0)
+    direction = RandomFeatures(16).direction(particles, -particles, rbf, key=key)
+    assert direction.dtype == dtype
+
+    rows = [0, 1, 1000, 1050, 1100, -2, -1]  # of both blocks
+    x, w = np.asarray(particles, float), np.asarray(rbf.frequencies(particles, 8, key=key), float)
+    angles = (x[None] - x[rows, None]) @ w.T
+    attraction = np.einsum("ijl,jd->id", np.cos(angles), -x)
+    repulsion = np.einsum("ijl,ld->id", -np.sin(angles), w)
+    expected = (attraction + repulsion) / (len(x) * len(w))
+    naive.assert_equal_to_rounding(direction[jnp.array(rows)], expected, dtype)
+
+
+def test_terms_without_pairs_stay_exact(cloud):
+    """The linear kernel, and the mean score of a centred one, whatever the subset."""
+    particles, scores = cloud
+    linear = Subsample(2).direction(particles, scores, sf.Linear(), key=jax.random.key(0))
+    np.testing.assert_array_equal(linear, sf.stein_direction(particles, scores, sf.Linear()))
+    centred = Subsample(2).direction(particles, scores, sf.Centered(sf.IMQ()), key=jax.random.key(0))
+    np.testing.assert_allclose(jnp.mean(centred, axis=0), jnp.mean(scores, axis=0), atol=1e-6)
+    assert rms(centred - sf.stein_direction(particles, scores, sf.Centered(sf.IMQ()))) > 1e-3
 
 
 def test_subsample_of_all_is_exact(cloud):
@@ -113,7 +124,6 @@ def test_settings_are_checked(cloud):
         Subsample(0)
     with pytest.raises(ValueError, match="even number of features"):
         RandomFeatures(7)
-    with pytest.raises(TypeError, match=r"knows the frequencies of sf\.RBF and sf\.IMQ; .*Use sf\.Subsample\(m\)"):
-        RandomFeatures(8).direction(*cloud, kernels.Function(lambda x, y: x @ y), key=jax.random.key(0))
-    with pytest.raises(TypeError, match="another profile, Multiquadric"):
-        RandomFeatures(8).direction(*cloud, sf.SVGD().kernel, key=jax.random.key(0))
+    for kernel, name in [(lambda x, y: x @ y, "Function"), (sf.SVGD().kernel, "Multiquadric")]:
+        with pytest.raises(TypeError, match=rf"as sf\.RBF and sf\.IMQ do; {name} does not.*Use sf\.Subsample\(m\)"):
+            RandomFeatures(8).direction(*cloud, kernel, key=jax.random.key(0))

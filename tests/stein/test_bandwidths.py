@@ -1,5 +1,4 @@
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import naive
 import numpy as np
@@ -91,15 +90,3 @@ def test_impossible_bandwidth(h):
 def test_one_bandwidth_for_all_coordinates():
     with pytest.raises(ValueError, match="single number"):
         sf.RBF(jnp.ones(3))
-
-
-def test_infinite_bandwidth_averages_the_scores():
-    x = jnp.asarray(clouds(5, 2)["normal"], jnp.float32)
-    direction = sf.stein_direction(x, x, sf.RBF(jnp.inf))
-    np.testing.assert_allclose(direction, jnp.broadcast_to(jnp.mean(x, axis=0), x.shape), atol=1e-6)
-
-
-def test_bandwidth_is_held_fixed_by_differentiation():
-    x = jnp.asarray(clouds(5, 2)["normal"], jnp.float32)
-    gradient = jax.grad(lambda x: sf.RBF().adapt(x).bandwidth(x))(x)
-    assert not jnp.any(gradient)

@@ -9,7 +9,6 @@ import example_tables as tables
 import numpy as np
 import pytest
 
-from steinflow.tables.fitting import prepare, run_fit
 from steinflow.tables.report import report_html
 
 CHROMIUM = next(
@@ -26,34 +25,13 @@ FLAGS = [
     "--disable-sync",
 ]
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium")
-HOSTILE_COMMAND = "steinflow fit '<!--<script>window.hacked=1</script>' --target \u2028"
-
-
-def fitted(frame, target, **options):
-    prepared = prepare(frame, target, **options)
-    return run_fit(
-        prepared,
-        num_particles=40,
-        num_steps=100,
-        progress=False,
-        data={"file": f"{tables.HOSTILE}.csv"},
-        command=HOSTILE_COMMAND,
-    )
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory):
+def reports(tmp_path_factory, of_classes, of_numbers):
     """Reports of a classification with hostile names, values and target, and of a regression."""
     folder = tmp_path_factory.mktemp("reports")
-    hostile = tables.two_classes().rename(columns={"y": f"y{tables.HOSTILE}"})
-    hostile[f"y{tables.HOSTILE}"] = hostile[f"y{tables.HOSTILE}"].map(
-        {"yes": tables.HOSTILE_CELL, "no": tables.HOSTILE}
-    )
-    runs = {
-        "classes": fitted(hostile, f"y{tables.HOSTILE}"),
-        "numbers": fitted(tables.numbers(), "y"),
-    }
-    for name, run in runs.items():
+    for name, run in {"classes": of_classes, "numbers": of_numbers}.items():
         (folder / f"{name}.html").write_text(report_html(run), encoding="utf-8")
     return folder
 
@@ -142,7 +120,7 @@ def test_renders(opened, name, width, height, scheme):
     page = opened(name, width=width, height=height, scheme=scheme)
     assert page.locator("#forest .dot").count() >= 2
     assert page.locator("#marginals svg").count() >= 4
-    assert page.locator("#pairs .point").count() >= 30
+    assert page.locator("#pairs .point").count() >= 20
     assert page.locator("#ksd .line").count() == page.locator("#dispersion .line").count() == 1
     assert page.locator("#verdict .light.on").count() == 1
     assert page.locator("#calibration circle").count() >= 2
@@ -164,42 +142,42 @@ def until(page, expression, seconds=60):
     raise AssertionError(f"{expression} did not hold within {seconds} s")
 
 
-def places(page):
+def positions(page):
     return page.evaluate("[...document.querySelectorAll('#motion .particle')].map(p => +p.getAttribute('cx'))")
 
 
 @needs_browser
 def test_the_slider_moves_the_particles(opened):
     page = opened("numbers")
-    end = places(page)
-    assert len(end) == 40
+    end = positions(page)
+    assert len(end) == 20
     steps = page.evaluate("JSON.parse(document.getElementById('data').textContent).motion.steps")
     assert page.locator("#step").text_content() == f"step {steps[-1]}"
     page.locator("#slider").fill("0")
-    start = places(page)
+    start = positions(page)
     assert np.mean(np.abs(np.subtract(start, end)) > 5) > 0.9
     assert page.locator("#step").text_content() == "step 0"
     page.locator("#slider").press("End")
-    assert places(page) == end
+    assert positions(page) == end
 
 
 @needs_browser
 def test_play_goes_from_the_beginning_to_the_end_and_stops(opened):
     page = opened("numbers")
-    end = places(page)
+    end = positions(page)
     page.locator("#play").click()
     assert page.locator("#play").get_attribute("aria-label") == "Pause"
     until(page, "+document.querySelector('#slider').value > 3")
     until(page, "document.querySelector('#play').getAttribute('aria-label') === 'Play'")
-    np.testing.assert_allclose(places(page), end, atol=0.02)
+    np.testing.assert_allclose(positions(page), end, atol=0.02)
 
 
 @needs_browser
 def test_choices_and_tooltips(opened):
     page = opened("classes")
-    before = places(page)
+    before = positions(page)
     page.locator("#across").select_option(index=2)
-    assert places(page) != before
+    assert positions(page) != before
     page.locator("#zoom").check()
     page.locator("#pairs .point").first.hover(force=True)
     assert page.locator("#tip").is_visible()

@@ -85,7 +85,7 @@ def test_arviz_groups(schools):
     np.testing.assert_allclose(data["log_likelihood"]["effect"][0], expected, rtol=1e-4)
     few = result.to_arviz(log_likelihood=False, posterior_predictive=False)
     assert "log_likelihood" not in few.groups()
-    draws = target.predictive(
+    draws = target.observations.predictive(
         {name: jnp.repeat(v[:1], 5000, 0) for name, v in result.particles.items()}, key=jax.random.key(0)
     )
     np.testing.assert_allclose(draws["effect"].mean(0), result.particles["theta"][0], atol=1.0)
@@ -93,6 +93,16 @@ def test_arviz_groups(schools):
     # NumPyro's own tools take the particles too.
     predicted = Predictive(eight_schools, result.particles)(jax.random.key(0), ERRORS)
     assert predicted["effect"].shape == (100, 8)
+
+
+def test_plates_are_data():
+    X, y = logistic_data()
+    data = sf.from_numpyro(logistic, X, y, batch_size=50).data
+    assert (data.num_rows, data.batch_size, data.batches_per_epoch, data.host) == (300, 50, 6.0, None)
+    epoch = [data.minibatch(jax.random.key(0), jnp.asarray(step)) for step in range(6)]
+    [name] = epoch[0]
+    assert sorted(np.concatenate([batch[name] for batch in epoch])) == list(range(300))
+    assert sf.from_numpyro(logistic, X, y, batch_size=300).data is None
 
 
 def test_minibatched_model_predicts_all_rows():

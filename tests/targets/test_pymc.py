@@ -40,7 +40,7 @@ def test_arviz_groups(schools):
     expected = -0.5 * residuals**2 - np.log(ERRORS * np.sqrt(2 * np.pi))
     np.testing.assert_allclose(data["log_likelihood"]["effect"][0], expected, rtol=1e-3)
     one = {name: np.repeat(values[:1], 2000, 0) for name, values in result.particles.items()}
-    draws = target.predictive(one, key=jax.random.key(0))["effect"]
+    draws = target.observations.predictive(one, key=jax.random.key(0))["effect"]
     np.testing.assert_allclose(draws.mean(0), result.particles["theta"][0], atol=1.5)
     np.testing.assert_allclose(draws.std(0), ERRORS, rtol=0.08)
 

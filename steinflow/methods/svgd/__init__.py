@@ -1,1 +1,23 @@
-"""Stein variational gradient descent, of visible parts: kernel, metric, step rule, exploration."""
+"""Stein variational gradient descent, of visible parts: kernel, metric, step rule, exploration, approximation."""
+
+from steinflow.methods.svgd.exploration import Barker, Exploration, NoExploration
+from steinflow.methods.svgd.method import SVGD
+from steinflow.methods.svgd.metrics import Cloud, Euclidean, Metric
+from steinflow.methods.svgd.steps import Adaptive, DecayingAdam, StepRule, adagrad
+from steinflow.stein.approximations import RandomFeatures, Subsample
+
+__all__ = [
+    "SVGD",
+    "Adaptive",
+    "Barker",
+    "Cloud",
+    "DecayingAdam",
+    "Euclidean",
+    "Exploration",
+    "Metric",
+    "NoExploration",
+    "RandomFeatures",
+    "StepRule",
+    "Subsample",
+    "adagrad",
+]

@@ -6,10 +6,10 @@ $$x_i \leftarrow x_i + \epsilon\, \phi(x_i), \qquad
 The first term drives the particles towards high density, the second keeps them apart. One particle climbs to the MAP.
 
 As published, it needs a step size for every problem and loses the spread of the posterior as dimensions grow. The
-defaults here need no tuning and keep the spread, by three changes that stay within the same update: a kernel whose
-reach never fades plus a linear one, whose fixed point has the mean and covariance of a Gaussian target; the coordinates
-of the cloud itself; and a step that adapts. Exploration keeps single particles from going astray.
-`docs/tuning-free.md` explains and measures all this.
+defaults here need no tuning and keep the spread. Four parts of the same update are other than published, each an
+argument: a kernel whose reach never fades plus a linear one, whose fixed point has the mean and covariance of a
+Gaussian target; the coordinates of the cloud itself; a step that adapts; and exploration, which keeps single particles
+from going astray. `docs/tuning-free.md` explains and measures all this.
 """
 
 from collections.abc import Callable
@@ -21,14 +21,14 @@ import jax.numpy as jnp
 import optax
 
 from steinflow.methods.base import Draws, Method
+from steinflow.methods.svgd.exploration import Barker, Exploration, NoExploration
 from steinflow.methods.svgd.metrics import Cloud, Euclidean, Metric
-from steinflow.methods.svgd.steps import adagrad, adaptive, decaying_adam
+from steinflow.methods.svgd.steps import Adaptive, DecayingAdam, StepRule, adagrad, as_step_rule
 from steinflow.stein.approximations import Approximation, RandomFeatures
 from steinflow.stein.bandwidths import Wide
-from steinflow.stein.kernels import IMQ, RBF, Centered, Kernel, Linear, Multiquadric, as_kernel, check_definite
-from steinflow.stein.operators import stein_direction
-from steinflow.targets.base import Target
-from steinflow.typing import Array, Particles, Point, Scalar
+from steinflow.stein.direction import stein_direction
+from steinflow.stein.kernels import IMQ, RBF, Centered, Kernel, Linear, Multiquadric, positive_definite
+from steinflow.typing import Particles, Point, Scalar
 
 
 def _default_kernel(approximation: Approximation | None) -> Kernel:
@@ -38,13 +38,11 @@ def _default_kernel(approximation: Approximation | None) -> Kernel:
 
 
 class SVGDState(eqx.Module):
-    """The particles, what the optimiser remembers, which step of how many comes next, and how steep the target is."""
+    """The particles, and what the step rule and the exploration remember."""
 
     particles: Particles
-    optimizer_state: Any
-    step: Array
-    num_steps: Array
-    steepness: Array
+    step_rule: Any
+    exploration: Any
 
 
 class SVGD(Method):
@@ -56,33 +54,34 @@ class SVGD(Method):
     Args:
         kernel: `sf.RBF()`, `sf.IMQ()`, `sf.Linear()`, a sum of them, or a function k(x, y); None is the best measured,
             `sf.Centered(sf.Multiquadric(sf.Wide()) + 0.02 * sf.Linear())`; with random features `sf.IMQ`.
-        metric: the coordinates to work in, `sf.Cloud()`, in which particles also explore, or `sf.Euclidean()`.
-        optimizer: `sf.adaptive()` or any optax optimiser; it sees the negative direction in the metric's coordinates.
-            Step sizes of optax want `sf.Euclidean()`, unless they are meant in units of the cloud.
+        metric: the coordinates to work in, `sf.Cloud()` by default, or `sf.Euclidean()`.
+        optimizer: the step rule, `sf.Adaptive()` by default, or any optax optimiser. Step sizes of optax want
+            `sf.Euclidean()`, unless they are meant in units of the cloud.
+        exploration: how particles move by themselves, `sf.Barker()` or `sf.NoExploration()`. By default they explore
+            where kernel, metric and optimizer are the defaults too, and nowhere else: no noise that nobody asked for.
         approximation: `sf.Subsample(m)` or `sf.RandomFeatures(m)`, for very many particles; None is exact.
     """
 
     kernel: Kernel
     metric: Metric
-    optimizer: optax.GradientTransformation
+    step_rule: StepRule
+    exploration: Exploration
     approximation: Approximation | None
 
     def __init__(
         self,
         kernel: Kernel | Callable[[Point, Point], Scalar] | None = None,
-        metric: Metric = Cloud(),
-        optimizer: optax.GradientTransformation = adaptive(),
+        metric: Metric | None = None,
+        optimizer: StepRule | optax.GradientTransformation | None = None,
+        exploration: Exploration | None = None,
         approximation: Approximation | None = None,
     ):
-        self.kernel = _default_kernel(approximation) if kernel is None else as_kernel(kernel)
-        self.metric, self.optimizer, self.approximation = metric, optimizer, approximation
-
-    def __check_init__(self):
-        check_definite(self.kernel)
-        if not isinstance(self.optimizer, optax.GradientTransformation):
-            raise TypeError(
-                f"optimizer is sf.adaptive() or an optax optimiser, as optax.adam(0.1); got {self.optimizer!r}."
-            )
+        all_default = kernel is None and metric is None and optimizer is None
+        self.kernel = _default_kernel(approximation) if kernel is None else positive_definite(kernel)
+        self.metric = Cloud() if metric is None else metric
+        self.step_rule = Adaptive() if optimizer is None else as_step_rule(optimizer)
+        self.exploration = (Barker() if all_default else NoExploration()) if exploration is None else exploration
+        self.approximation = approximation
 
     @classmethod
     def paper(cls, step_size: float = 0.1) -> "SVGD":
@@ -97,49 +96,31 @@ class SVGD(Method):
         many steps; a short one keeps the weights of a hierarchical prior from falling into its funnel, where all of
         them vanish.
         """
-        return cls(kernel=RBF(), metric=Euclidean(), optimizer=decaying_adam(reach))
-
-    @classmethod
-    def default_for(cls, target: Target) -> "SVGD":
-        """Return what `sf.fit` takes where no method is given."""
-        return cls() if target.reach is None else cls.for_networks(target.reach)
+        return cls(kernel=RBF(), metric=Euclidean(), optimizer=DecayingAdam(reach))
 
     def init(self, target, particles, *, num_steps, key):
-        step, steepness = jnp.zeros((), jnp.int32), jnp.ones((), particles.dtype)
-        return SVGDState(particles, self.optimizer.init(particles), step, num_steps, steepness)
+        return SVGDState(particles, self.step_rule.init(particles), self.exploration.init(particles))
 
-    def step(self, target, state, batch, *, key):
-        x, exploration = state.particles, self.metric.exploration
-        scores = target.scores(x if exploration is None else exploration.places(x, state.step, state.steepness), batch)
+    def step(self, target, state, batch, *, time, key):
+        x = state.particles
+        pairs_key, exploration_key = jax.random.split(key)
+        scores = target.scores(self.exploration.positions(x, state.exploration, time=time), batch)
         known = jnp.all(jnp.isfinite(scores), axis=1, keepdims=True)
-        scores = jnp.where(known, scores, 0.0)
 
         frame = self.metric.frame(x)
-        u, scores = frame.points(x), frame.scores(scores)
-        if self.approximation is None:
-            direction = stein_direction(u, scores, self.kernel)
-        else:
-            key, pairs_key = jax.random.split(key)
-            direction = self.approximation.direction(u, scores, self.kernel, key=pairs_key)
+        u, s = frame.points(x), frame.scores(jnp.where(known, scores, 0.0))
+        phi = self._direction(u, s, key=pairs_key)
+        moves, step_rule = self.step_rule.moves(phi, u, state.step_rule, time=time, noisy=target.noisy)
+        strolls, exploration = self.exploration.moves(u, s, state.exploration, time=time, key=exploration_key)
 
-        # optax descends, the Stein direction ascends: the one change of sign.
-        fraction = state.step / state.num_steps
-        updates, optimizer_state = optax.with_extra_args_support(self.optimizer).update(
-            -direction,
-            state.optimizer_state,
-            u,
-            fraction=fraction,
-            num_steps=state.num_steps,
-            noisy=batch is not None,
-        )
-        moves, steepness = jnp.asarray(updates), state.steepness
-        if exploration is not None:
-            steepness = exploration.steepness(scores)
-            moves += exploration.moves(u, scores, fraction, key=key)
-        moved = x + frame.moves(moves)
+        moved = x + frame.moves(moves + strolls)
         possible = jnp.all(jnp.isfinite(moved), axis=1, keepdims=True) & jnp.any(known)
-        x = jnp.where(possible, moved, x)
-        return SVGDState(x, optimizer_state, state.step + 1, state.num_steps, steepness)
+        return SVGDState(jnp.where(possible, moved, x), step_rule, exploration)
+
+    def _direction(self, u, s, *, key):
+        if self.approximation is None:
+            return stein_direction(u, s, self.kernel)
+        return self.approximation.direction(u, s, self.kernel, key=key)
 
     def draws(self, target, state, *, key):
         return Draws(state.particles)

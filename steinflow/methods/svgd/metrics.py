@@ -7,10 +7,9 @@ metric builds a `Frame` from the particles: u = L^-1 (x - c), in which scores ar
 import abc
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 
-from steinflow.methods.svgd.exploration import Exploration
+from steinflow.devices import triangular
 from steinflow.typing import Array, Particles, Scores
 
 
@@ -36,9 +35,7 @@ class Frame(eqx.Module):
 
 
 class Metric(eqx.Module):
-    """A rule for the frame. To add one, say how it follows from the particles, and whether they explore in it."""
-
-    exploration: eqx.AbstractVar[Exploration | None]
+    """A rule for the frame. To add one, say how it follows from the particles."""
 
     @abc.abstractmethod
     def frame(self, particles: Particles) -> Frame:
@@ -47,8 +44,6 @@ class Metric(eqx.Module):
 
 class Euclidean(Metric):
     """The coordinates as they are: the paper's choice."""
-
-    exploration: Exploration | None = eqx.field(default=None, init=False)
 
     def frame(self, particles):
         one = jnp.ones((), particles.dtype)
@@ -64,11 +59,9 @@ class Cloud(Metric):
 
     Args:
         max_dim: up to here correlations count, beyond only variances.
-        exploration: what keeps single particles from going astray, in coordinates of unit scale; None for none.
     """
 
     max_dim: int = 512
-    exploration: Exploration | None = Exploration()
 
     def frame(self, particles):
         num_particles, dim = particles.shape
@@ -84,23 +77,4 @@ class Cloud(Metric):
         shrinkage = max((dim / (10 * num_particles)) ** 2, 10 * dim * jnp.finfo(particles.dtype).eps)
         identity = jnp.eye(dim, dtype=particles.dtype)
         factor = jnp.linalg.cholesky((1 - shrinkage) * correlations + shrinkage * identity)
-        return Frame(center, sds[:, None] * factor, _inverse(factor) / sds)
-
-
-def _inverse(lower: Array) -> Array:
-    """Return the inverse of a lower-triangular matrix, by halves: all but small blocks is matrix products.
-
-    LAPACK's triangular solve takes longer here than the rest of an SVGD step: its threads get in the way of XLA's.
-    """
-    size = len(lower)
-    if size > 32:
-        half = size // 2
-        first, last = _inverse(lower[:half, :half]), _inverse(lower[half:, half:])
-        corner = -last @ (lower[half:, :half] @ first)
-        return jnp.block([[first, jnp.zeros_like(corner.T)], [corner, last]])
-
-    def substitute(row, inverse):
-        unit = jnp.zeros(size, lower.dtype).at[row].set(1.0)
-        return inverse.at[row].set((unit - lower[row] @ inverse) / lower[row, row])
-
-    return jax.lax.fori_loop(0, size, substitute, jnp.zeros_like(lower))
+        return Frame(center, sds[:, None] * factor, triangular.inverse(factor) / sds)

@@ -1,106 +1,170 @@
-"""Step rules that optax does not have. SVGD takes any optax optimiser; these are in its form.
+"""Step rules: how far to go along the Stein direction. Ours, and any optimiser of optax, behind one protocol."""
 
-Factories are cached: the same settings give the same object, so that a second `fit` does not compile again.
-"""
-
+import abc
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
 
-from steinflow.typing import PyTree
+from steinflow.methods.base import Time
+from steinflow.stein.geometry import mean_and_shape
+from steinflow.typing import Array, Direction, Particles
 
 
-@functools.cache
+class StepRule(eqx.Module):
+    """A rule that turns directions into moves, both in the coordinates of the metric.
+
+    To add one: a state (anything that is a pytree of arrays), how it starts, and one step.
+    """
+
+    @abc.abstractmethod
+    def init(self, particles: Particles) -> Any:
+        """Return the state before the first step."""
+
+    @abc.abstractmethod
+    def moves(
+        self, direction: Direction, points: Particles, state: Any, *, time: Time, noisy: bool
+    ) -> tuple[Array, Any]:
+        """Return the moves of all points and the next state.
+
+        Args:
+            direction: the Stein direction at every point.
+            points: the particles in the coordinates of the metric.
+            state: what `init` or the step before returned.
+            time: which step this is, of how many.
+            noisy: whether the scores come from a minibatch.
+        """
+
+
+class Optax(StepRule):
+    """Any optimiser of optax. It descends and the Stein direction ascends: here is the one change of sign."""
+
+    optimizer: optax.GradientTransformation
+
+    def init(self, particles):
+        return self.optimizer.init(particles)
+
+    def moves(self, direction, points, state, *, time, noisy):
+        with jax.numpy_dtype_promotion("standard"):  # optax counts steps in ints and multiplies them with floats
+            updates, state = self.optimizer.update(-direction, state, points)
+        return jnp.asarray(updates), state
+
+
+def as_step_rule(optimizer: StepRule | optax.GradientTransformation) -> StepRule:
+    """Accept a step rule or an optimiser of optax."""
+    if isinstance(optimizer, StepRule):
+        return optimizer
+    if isinstance(optimizer, optax.GradientTransformation):
+        return Optax(optimizer)
+    raise TypeError(
+        f"optimizer is sf.svgd.Adaptive() or an optax optimiser such as optax.adam(0.1); got {optimizer!r}."
+    )
+
+
+@functools.cache  # the same object for the same step size, so that a second fit does not compile again
 def adagrad(step_size: float = 0.1) -> optax.GradientTransformation:
     """AdaGrad, the optimiser of the paper's Algorithm 1."""
     return optax.adagrad(step_size, initial_accumulator_value=0.0, eps=1e-6)
 
 
-_ADAM = optax.scale_by_adam()
+_ADAM = Optax(optax.scale_by_adam())
 
 
-def decaying_adam(reach: float = 5.0) -> optax.GradientTransformationExtraArgs:
+class DecayingAdam(StepRule):
     """Adam whose steps fall to zero over the run, as half a cosine, and add up to `reach`: more steps are smaller ones.
 
-    `update` takes two more arguments: `fraction`, the part of the run that is done, and `num_steps`, all there are.
+    Args:
+        reach: how far a coordinate can go in the whole run.
     """
-    # The reach is a leaf, not a constant of compiled code, which all of them share.
-    return optax.GradientTransformationExtraArgs(_ADAM.init, jax.tree_util.Partial(_decayed, jnp.asarray(reach)))
 
+    # A leaf, not a constant of compiled code: all reaches share one program.
+    reach: Array = eqx.field(default=5.0, converter=jnp.asarray)
 
-def _decayed(reach, updates, state, params=None, **extra_args):
-    directions, state = _ADAM.update(updates, state, params)
-    size = reach / extra_args["num_steps"] * (1 + jnp.cos(jnp.pi * extra_args["fraction"]))
-    return jax.tree.map(lambda direction: (-size * direction).astype(direction.dtype), directions), state
+    def init(self, particles):
+        return _ADAM.init(particles)
+
+    def moves(self, direction, points, state, *, time, noisy):
+        directions, state = _ADAM.moves(-direction, points, state, time=time, noisy=noisy)
+        size = self.reach / time.num_steps.astype(self.reach.dtype) * (1 + jnp.cos(jnp.pi * time.fraction))
+        return size.astype(direction.dtype) * directions, state
 
 
 class AdaptiveState(NamedTuple):
-    """Step sizes of the cloud as a whole and of its shape, their last (unit) directions, and the reach of the cloud."""
+    """Step sizes of the cloud as a whole and of its shape, their last unit directions, and the longest shift so far."""
 
-    shift_size: jax.Array
-    shape_size: jax.Array
-    last_shift: jax.Array
-    last_shape: jax.Array
-    reach: jax.Array
+    shift_size: Array
+    shape_size: Array
+    last_shift: Array
+    last_shape: Array
+    stride: Array
 
 
-@functools.cache
-def adaptive() -> optax.GradientTransformationExtraArgs:
-    r"""Return the step that tunes itself, for coordinates in which the cloud has unit scale.
+class Adaptive(StepRule):
+    r"""The step that tunes itself, for coordinates in which the cloud has unit scale.
 
-    The mean of the directions moves the cloud, what is left changes its shape, and each has a step size of its own. It
-    grows while successive directions agree, by $\exp(0.15 \cos)$ with the cosine of their angle, and shrinks while they
-    point apart, by $\exp(\cos)$. No particle moves by more than half a unit within the cloud, so that nothing diverges;
-    nor does the cloud itself, except that a far cloud that keeps its direction strides out, half as far again in every
-    step. Over the second half of the run the step sizes fall to zero as a cosine, so that what is left of any
-    oscillation dies out. In a long run the steps of the shape are at most $300 / (1 - d/n)$ over the number of steps:
-    once all is settled, single particles would still creep away. The noise of minibatches is no news about a step size:
-    there it stays at its start, the decay averages the noise, and directions longer than a unit (rms) count as of one,
-    so that a cloud far wider than the target contracts and does not swing.
+    The mean of the directions shifts the cloud, the rest changes its shape, and each part has a step size of its own:
 
-    `update` takes three more arguments: `fraction`, the part of the run that is done, `num_steps`, all there are, and
-    `noisy`, whether gradients come from minibatches.
+    - It grows while successive directions agree, by $\exp(0.15 \cos)$ with the cosine of their angle, and shrinks while
+      they disagree, by $\exp(\cos)$: an overshoot costs more than a short step. It never exceeds 1, which is Newton's
+      step where the target is a Gaussian as wide as the cloud.
+    - No particle moves by more than half a unit relative to the cloud, and neither does the cloud, so that nothing
+      diverges. The exception: a cloud that keeps its direction strides out, half as far again in every step.
+    - Over the second half of the run the steps fall to zero as a cosine, so that oscillations die out.
+    - In long runs the steps of the shape are at most $300 / (1 - d/n)$ over the number of steps: once everything has
+      settled, single particles would otherwise creep away.
+
+    The noise of minibatches says nothing about a good step size. There the sizes stay as they start, the decay averages
+    the noise, and shapes change by at most one unit (root mean square) per unit of time: a cloud much wider than the
+    target contracts without overshooting.
+
+    Args:
+        start: both step sizes at first.
+        growth: the exponent's factor while directions agree.
+        longest: how far a particle may move in one step, in units of the cloud.
+        settling: how many whole steps of the shape a run contains at most.
     """
-    start, largest, half_a_unit = 0.1, 1.0, 0.5
 
-    def init(params):
-        start_size, reach = jnp.asarray(start, params.dtype), jnp.asarray(half_a_unit, params.dtype)
-        return AdaptiveState(start_size, start_size, jnp.zeros_like(params[0]), jnp.zeros_like(params), reach)
+    start: float = 0.1
+    growth: float = 0.15
+    longest: float = 0.5
+    settling: float = 300.0
 
-    def adapt(step_size, cosine, largest):
-        # Back off faster than to grow: an overshoot costs more than a short step.
-        rate = jnp.where(cosine > 0, 0.15, 1.0) * cosine
-        return jnp.minimum(step_size * jnp.exp(rate), largest).astype(step_size.dtype)
+    def init(self, particles):
+        size, longest = (jnp.asarray(value, particles.dtype) for value in (self.start, self.longest))
+        return AdaptiveState(size, size, jnp.zeros_like(particles[0]), jnp.zeros_like(particles), longest)
 
-    def update(updates, state, params=None, **extra_args):
-        fraction, num_steps, noisy = (extra_args[name] for name in ("fraction", "num_steps", "noisy"))
-        gradients = jnp.asarray(updates)
-        gradients = jnp.where(jnp.isfinite(gradients), gradients, 0.0)  # an overflow must not stay in the state
-        num_particles, dim = gradients.shape
-        shift = jnp.mean(gradients, axis=0)
-        shape = gradients - shift
+    def moves(self, direction, points, state, *, time, noisy):
+        num_particles, dim = direction.shape
+        finite = jnp.where(jnp.isfinite(direction), direction, 0.0)  # an overflow must not stay in the state
+        shift, shape = mean_and_shape(finite)
         unit_shift, unit_shape = _unit(shift), _unit(shape)
-        shift_cosine, shape_cosine = jnp.sum(unit_shift * state.last_shift), jnp.sum(unit_shape * state.last_shape)
+        shift_cosine = jnp.sum(unit_shift * state.last_shift)
+        shape_cosine = jnp.sum(unit_shape * state.last_shape)
         if noisy:
             shift_size, shape_size = state.shift_size, state.shape_size
             shape = shape / jnp.maximum(jnp.sqrt(jnp.mean(shape**2)), 1.0)
         else:
-            shift_size = adapt(state.shift_size, shift_cosine, largest)
-            # So many whole steps settle a shape: more the fewer particles there are for their dimensions.
-            enough = 300 / max(1 - dim / num_particles, 1e-6)
-            shape_size = adapt(state.shape_size, shape_cosine, jnp.minimum(largest, enough / num_steps))
+            enough = self.settling / max(1 - dim / num_particles, 1e-6)
+            shift_size = self._adapted(state.shift_size, shift_cosine, 1.0)
+            shape_size = self._adapted(state.shape_size, shape_cosine, jnp.minimum(1.0, enough / time.num_steps.astype(direction.dtype)))
 
-        decay = jnp.where(fraction < 0.5, 1.0, 0.5 - 0.5 * jnp.cos(2 * jnp.pi * fraction)).astype(gradients.dtype)
-        shift_move, shape_move = -shift_size * decay * shift, -shape_size * decay * shape
-        striding = (shift_cosine > 0.9) & (jnp.linalg.norm(shift_move) > state.reach) & (not noisy)
-        reach = jnp.where(striding, 1.5 * state.reach, half_a_unit).astype(gradients.dtype)
-        moves = _at_most(reach, shift_move) + _at_most(half_a_unit, shape_move)
-        return moves, AdaptiveState(shift_size, shape_size, unit_shift, unit_shape, reach)
+        shift, shape = (_decay(time, direction.dtype) * part for part in (shift_size * shift, shape_size * shape))
+        striding = (shift_cosine > 0.9) & (jnp.linalg.norm(shift) > state.stride) & (not noisy)
+        stride = jnp.where(striding, 1.5 * state.stride, jnp.asarray(self.longest, direction.dtype))
+        moves = _at_most(stride, shift) + _at_most(self.longest, shape)
+        return moves, AdaptiveState(shift_size, shape_size, unit_shift, unit_shape, stride)
 
-    return optax.GradientTransformationExtraArgs(init, update)
+    def _adapted(self, step_size, cosine, largest):
+        rate = jnp.where(cosine > 0, self.growth, 1.0).astype(cosine.dtype) * cosine
+        return jnp.minimum(step_size * jnp.exp(rate), largest).astype(step_size.dtype)
+
+
+def _decay(time, dtype):
+    """Return 1 in the first half of a run, then a cosine that falls to 0."""
+    return jnp.where(time.fraction < 0.5, 1.0, 0.5 - 0.5 * jnp.cos(2 * jnp.pi * time.fraction)).astype(dtype)
 
 
 def _at_most(length, moves):
@@ -113,33 +177,3 @@ def _unit(vectors):
     largest = jnp.max(jnp.abs(vectors))
     scaled = vectors / jnp.where(largest > 0, largest, 1.0)
     return scaled / jnp.sqrt(jnp.maximum(jnp.sum(scaled**2), 1.0))  # the largest entry is 1, so is the sum at least
-
-
-class AccumulatorState(NamedTuple):
-    """The running mean of squared directions; the first step starts it."""
-
-    step: jax.Array
-    mean_square: PyTree
-
-
-@functools.cache
-def adagrad_with_momentum(step_size: float = 1e-3, decay: float = 0.9) -> optax.GradientTransformation:
-    r"""The accumulator of the authors' code, which they call AdaGrad with momentum.
-
-    $G_0 = g_0^2$, $G_t = \rho G_{t-1} + (1 - \rho) g_t^2$, and a step of $\epsilon\, g / (10^{-6} + \sqrt{G})$.
-    """
-
-    def init(params):
-        return AccumulatorState(jnp.zeros((), jnp.int32), jax.tree.map(jnp.zeros_like, params))
-
-    def update(updates, state, params=None):
-        rate = jnp.where(state.step == 0, 0.0, decay)
-        mean_square = jax.tree.map(
-            lambda old, g: (rate * old + (1 - rate) * g**2).astype(g.dtype),
-            state.mean_square,
-            updates,
-        )
-        steps = jax.tree.map(lambda g, square: -step_size * g / (1e-6 + jnp.sqrt(square)), updates, mean_square)
-        return steps, AccumulatorState(state.step + 1, mean_square)
-
-    return optax.GradientTransformation(init, update)

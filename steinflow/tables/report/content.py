@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from steinflow.tables.parameters import Parameters
+from steinflow.tables.parameters import Parameters, in_units, parameter_names
 from steinflow.tables.runs import Run
 
 _FOREST = 40  # parameters in the forest
@@ -47,8 +47,8 @@ def _motion(run: Run, clearest_first: list[str]):
     recorded, steps = np.asarray(recorded), np.asarray(run.result.history["step"])
     if recorded.shape[1:] == run.start.shape:
         recorded, steps = np.concatenate([run.start[None], recorded]), np.concatenate([[0], steps])
-    values = run.problem.in_units(recorded)
-    names = run.problem.parameter_names()[: values.shape[2]]
+    values = in_units(run.problem, run.estimator, recorded)
+    names = parameter_names(run.problem)[: values.shape[2]]
     chosen = [names.index(name) for name in clearest_first if name in names]
     chosen = chosen[: _MOVING - 2] + chosen[_MOVING - 2 :][-2:]  # the last ones are about the model as a whole
     # More frames at the beginning, where most of the way is made.

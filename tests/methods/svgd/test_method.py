@@ -1,7 +1,10 @@
+import jax
 import jax.numpy as jnp
 import naive
 import numpy as np
 import optax
+import pytest
+import scenarios
 from scenarios import normal_log_density
 
 import steinflow as sf
@@ -40,12 +43,6 @@ def test_one_plain_step_is_x_plus_epsilon_phi():
     np.testing.assert_allclose(result.particles, expected, rtol=1e-5)
 
 
-def test_authors_first_step_is_a_sign():
-    method = sf.SVGD(kernel=sf.RBF(), metric=sf.Euclidean(), optimizer=sf.adagrad_with_momentum(0.01))
-    result = sf.fit(normal_log_density, method, particles=X0, num_steps=1, progress=False)
-    np.testing.assert_allclose(np.abs(result.particles - X0), 0.01, rtol=1e-3)
-
-
 def test_kernels_are_accepted_by_fit():
     for kernel in [sf.IMQ() + 0.1 * sf.Linear(), lambda x, y: jnp.exp(-jnp.sum((x - y) ** 2))]:
         method = sf.SVGD(kernel=kernel, metric=sf.Euclidean(), optimizer=sf.adagrad(0.3))
@@ -59,3 +56,112 @@ def test_coinciding_particles_move_as_one():
     result = sf.fit(normal_log_density, sf.SVGD.paper(0.1), particles=x0, num_steps=20, progress=False)
     alone = sf.fit(normal_log_density, sf.SVGD.paper(0.1), particles=x0[:1], num_steps=20, progress=False)
     np.testing.assert_allclose(result.particles, np.tile(alone.particles, (10, 1)), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "method", [sf.SVGD(optimizer=optax.adam(0.1)), sf.SVGD(kernel=sf.RBF()), sf.SVGD.paper(), sf.SVGD.for_networks()]
+)
+def test_no_noise_that_nobody_asked_for(method):
+    """Whoever chooses a part gets it without random moves: the key changes nothing."""
+    first, second = (
+        sf.fit(normal_log_density, method, particles=X0, num_steps=20, key=key, progress=False).particles
+        for key in (0, 1)
+    )
+    np.testing.assert_array_equal(first, second)
+
+
+def test_exploration_can_be_chosen_and_left_out():
+    runs = {
+        name: sf.fit(normal_log_density, method, particles=X0, num_steps=20, key=1, progress=False).particles
+        for name, method in {
+            "default": sf.SVGD(),
+            "chosen": sf.SVGD(exploration=sf.Barker()),
+            "without": sf.SVGD(exploration=sf.NoExploration()),
+            "with a kernel": sf.SVGD(kernel=sf.RBF(), exploration=sf.Barker()),
+            "a kernel alone": sf.SVGD(kernel=sf.RBF()),
+        }.items()
+    }
+    np.testing.assert_array_equal(runs["default"], runs["chosen"])
+    assert np.any(np.abs(runs["default"] - runs["without"]) > 1e-3)
+    assert np.any(np.abs(runs["with a kernel"] - runs["a kernel alone"]) > 1e-3)
+
+
+def moments(particles, mean, sd):
+    """Error of the mean in sds, root mean square, and the smallest and largest ratio of the sds."""
+    ratio = np.std(particles, axis=0) / sd
+    return np.sqrt(np.mean(((np.mean(particles, axis=0) - mean) / sd) ** 2)), ratio.min(), ratio.max()
+
+
+def rotated(dim, condition, scale=1.0, distance=0.0):
+    """A Gaussian with variances spread evenly on a log scale, its mean and its sds."""
+    rng = np.random.default_rng(0)
+    sds = scale * np.logspace(0, -0.5 * np.log10(condition), dim)
+    rotation = np.linalg.qr(rng.standard_normal((dim, dim)))[0]
+    mean, covariance = distance * scale * rng.standard_normal(dim), (rotation * sds**2) @ rotation.T
+    return scenarios.gaussian(mean, covariance), mean, np.sqrt(np.diag(covariance))
+
+
+@pytest.mark.parametrize(
+    ("dim", "condition", "scale", "distance", "start_scale"),
+    [
+        (20, 1e3, 1.0, 0.0, 1.0),
+        (100, 1e4, 1.0, 0.0, 1.0),
+        (20, 1e2, 1e-3, 0.0, 1.0),  # a cloud a thousand times too wide
+        (20, 1e2, 1e3, 3.0, 1.0),  # and a thousand times too narrow
+        (20, 1e2, 1.0, 1e3, 1e-3),  # far away and narrow
+    ],
+)
+def test_gaussians_of_any_scale_and_condition(dim, condition, scale, distance, start_scale):
+    target, mean, sd = rotated(dim, condition, scale, distance)
+    start = (start_scale * np.random.default_rng(1).standard_normal((100, dim))).astype(np.float32)
+    error, low, high = moments(sf.fit(target, particles=start, progress=False).particles, mean, sd)
+    assert error < 0.05
+    assert low > 0.95
+    assert high < 1.05
+
+
+def test_fewer_particles_than_dimensions():
+    target, mean, sd = rotated(100, 1e2)
+    start = np.random.default_rng(1).standard_normal((50, 100)).astype(np.float32)
+    error, low, high = moments(sf.fit(target, particles=start, progress=False).particles, mean, sd)
+    assert error < 0.05
+    assert low > 0.85
+    assert high < 1.1
+
+
+def test_minibatches_move_the_cloud_and_keep_its_shape():
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((10_000, 5))
+    labels = np.where(rng.random(10_000) < 1 / (1 + np.exp(-features @ rng.standard_normal(5))), 1.0, -1.0)
+    data = {"x": jnp.asarray(features), "y": jnp.asarray(labels)}
+
+    def log_likelihood(weights, rows):
+        return jax.nn.log_sigmoid(rows["y"] * (rows["x"] @ weights))
+
+    def posterior(batch_size):
+        return sf.Posterior(
+            lambda w: -0.5 * w @ w, log_likelihood, data, batch_size, prior=lambda key: jax.random.normal(key, (5,))
+        )
+
+    whole = sf.fit(posterior(None), progress=False)
+    parts = sf.fit(posterior(100), num_steps=3000, progress=False)
+    error, low, high = moments(parts.particles, whole.mean(), whole.sd())
+    assert error < 0.5  # 3000 batches hold 30 times the data; their noise alone is 0.2 sd
+    assert low > 0.85
+    assert high < 1.15
+
+
+def test_affine_equivariance():
+    """Whatever the units of the parameters, the same particles come out in those units."""
+    start = np.random.default_rng(1).standard_normal((50, 3))
+    units = np.array([[1e-3, 0.0, 0.0], [2.0, 40.0, 0.0], [0.0, 3.0, 1e3]])
+
+    def log_density(x):
+        return -jnp.sum(jnp.log1p(x**2)) - 0.1 * (x[0] - x[1] ** 2) ** 2 - 0.01 * x @ x
+
+    inverse = np.linalg.inv(units)
+    with jax.enable_x64(True):
+        plain = sf.fit(log_density, particles=start, num_steps=100, progress=False)
+        scaled = sf.fit(lambda y: log_density(inverse @ y), particles=start @ units.T, num_steps=100, progress=False)
+        # Up to the shrinkage of the correlations, which is (d / 10n)^2 = 4e-5 here.
+        np.testing.assert_allclose(np.asarray(scaled.particles) @ inverse.T, plain.particles, atol=0.02)

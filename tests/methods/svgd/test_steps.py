@@ -3,14 +3,52 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import scenarios
 
 import steinflow as sf
+from steinflow.methods.base import Time
+from steinflow.methods.svgd.steps import Adaptive, DecayingAdam, adagrad, as_step_rule
+
+MEAN, SD = np.array([1.0, -2.0], np.float32), np.array([0.5, 2.0], np.float32)
+TARGET = scenarios.gaussian(MEAN, np.diag(SD**2))
+NUM_STEPS = 600
+OPTIMIZERS = {
+    "adam": optax.adam(0.05),
+    "rmsprop on a schedule": optax.rmsprop(optax.cosine_decay_schedule(0.05, NUM_STEPS)),
+    "clipped, with momentum": optax.chain(optax.clip_by_global_norm(5.0), optax.sgd(0.05, momentum=0.9)),
+}
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_any_optimiser_of_optax_finds_mean_and_variance(name):
+    method = sf.SVGD(optimizer=OPTIMIZERS[name])
+    start = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+    result = sf.fit(TARGET, method, particles=start, num_steps=NUM_STEPS, key=0, progress=False)
+    np.testing.assert_array_less(np.abs(np.asarray(result.mean()) - MEAN) / SD, 0.1)
+    np.testing.assert_allclose(result.sd(), SD, rtol=0.1)
+
+
+def test_optimisers_that_need_parameters_see_the_points():
+    """Weight decay pulls towards zero, which optax can do only if it is given the parameters."""
+    rule, points = as_step_rule(optax.adamw(0.1, weight_decay=0.5)), jnp.ones((3, 2))
+    moves, _ = rule.moves(jnp.zeros((3, 2)), points, rule.init(points), time=at(0), noisy=False)
+    np.testing.assert_allclose(moves, -0.05, rtol=1e-5)
+
+
+def test_what_is_no_step_rule_is_refused():
+    with pytest.raises(TypeError, match=r"optax\.adam"):
+        sf.SVGD(optimizer=0.1)  # pyright: ignore[reportArgumentType]
+
+
+def at(step, num_steps=100):
+    return Time(jnp.asarray(step), jnp.asarray(num_steps))
 
 
 def test_adagrad_is_its_formula(dtype):
     """Plain AdaGrad of the paper's experiments: g / sqrt(sum of squares)."""
     gradients = np.random.default_rng(0).normal(size=(4, 3))
-    optimizer = sf.adagrad(0.5)
+    optimizer = adagrad(0.5)
+    assert adagrad(0.5) is optimizer  # so that a second fit does not compile again
     state = optimizer.init(jnp.zeros(3, dtype))
     total = np.zeros(3)
     for g in gradients:
@@ -20,34 +58,63 @@ def test_adagrad_is_its_formula(dtype):
         assert updates.dtype == dtype
 
 
-def test_authors_accumulator(dtype):
-    """G_0 = g_0^2; G_t = 0.9 G + 0.1 g^2; a step of eps g / (1e-6 + sqrt G)."""
-    gradients = np.random.default_rng(0).normal(size=(5, 3))
-    optimizer = sf.adagrad_with_momentum(0.01)
-    state = optimizer.init(jnp.zeros(3, dtype))
-    accumulator = gradients[0] ** 2
-    for step, g in enumerate(gradients):
-        updates, state = optimizer.update(jnp.asarray(g, dtype), state)
-        accumulator = accumulator if step == 0 else 0.9 * accumulator + 0.1 * g**2
-        np.testing.assert_allclose(updates, -0.01 * g / (1e-6 + np.sqrt(accumulator)), rtol=1e-4)
-        assert updates.dtype == dtype
-
-
 def test_decaying_adam_is_adam_on_a_cosine(dtype):
-    num_steps, start = 8, jnp.asarray([1.0, -2.0, 3.0], dtype)
-    ours, theirs = sf.decaying_adam(0.4), optax.adam(optax.cosine_decay_schedule(0.1, num_steps))
+    num_steps, start = 8, jnp.asarray([[1.0, -2.0, 3.0]], dtype)
+    ours, theirs = DecayingAdam(0.4), optax.adam(optax.cosine_decay_schedule(0.1, num_steps))
     our_state, their_state = ours.init(start), theirs.init(start)
-    for step, g in enumerate(np.random.default_rng(0).normal(size=(num_steps, 3))):
-        done = {"fraction": jnp.asarray(step / num_steps), "num_steps": jnp.asarray(num_steps)}
-        updates, our_state = ours.update(jnp.asarray(g, dtype), our_state, **done)
-        expected, their_state = theirs.update(jnp.asarray(g, dtype), their_state)
-        np.testing.assert_allclose(updates, expected, rtol=1e-4)
-        assert updates.dtype == dtype
+    for step, g in enumerate(np.random.default_rng(0).normal(size=(num_steps, 1, 3))):
+        g = jnp.asarray(g, dtype)
+        moves, our_state = ours.moves(-g, start, our_state, time=at(step, num_steps), noisy=False)
+        expected, their_state = theirs.update(g, their_state)
+        np.testing.assert_allclose(moves, expected, rtol=1e-4)
+        assert moves.dtype == dtype
 
 
-@pytest.mark.parametrize("factory", [sf.adagrad, sf.adagrad_with_momentum])
-def test_zero_directions_are_safe_and_factories_are_cached(factory):
-    optimizer = factory(0.1)
-    assert factory(0.1) is optimizer
-    updates, _ = jax.jit(optimizer.update)(jnp.zeros(2), optimizer.init(jnp.zeros(2)))
-    assert not jnp.any(updates)
+def test_nothing_moves_further_than_it_may_and_nothing_is_nan():
+    """Half a unit for the shape; the cloud itself half a unit too, and half as far again while it strides."""
+    rule, points = Adaptive(), jnp.zeros((4, 3))
+    state = rule.init(points)
+    huge = (1e30 * jnp.ones((4, 3)), jnp.full((4, 3), jnp.nan), jnp.zeros((4, 3)), jnp.eye(4, 3) * 1e20)
+    for direction in huge:
+        moves, state = rule.moves(direction, points, state, time=at(0), noisy=False)
+        assert np.all(np.isfinite(moves))
+        assert np.all(np.linalg.norm(moves, axis=1) <= 0.5 + state.stride + 1e-6)
+        assert np.all(np.isfinite(state.shift_size))
+    for _ in range(3):  # now in one direction again and again
+        moves, state = rule.moves(1e3 * jnp.ones((4, 3)), points, state, time=at(0), noisy=False)
+    np.testing.assert_allclose(np.linalg.norm(moves, axis=1), 0.5 * 1.5**2, rtol=1e-5)
+
+
+def test_step_sizes_grow_where_directions_agree_and_shrink_where_they_do_not():
+    rule, points = Adaptive(), jnp.eye(4, 3)
+    shape = points - jnp.mean(points, axis=0)
+    _, state = rule.moves(shape, points, rule.init(points), time=at(0), noisy=False)
+    np.testing.assert_allclose(state.shape_size, 0.1, rtol=1e-5)  # the first direction has nothing to agree with
+    _, agreed = rule.moves(2 * shape, points, state, time=at(1), noisy=False)
+    _, turned = rule.moves(-shape, points, state, time=at(1), noisy=False)
+    np.testing.assert_allclose([agreed.shape_size, turned.shape_size], [0.1 * np.exp(0.15), 0.1 / np.e], rtol=1e-5)
+
+
+def test_noise_says_nothing_about_step_sizes():
+    rule, points = Adaptive(), jnp.eye(4, 3)
+    state = rule.init(points)
+    for _ in range(2):
+        moves, state = rule.moves(1e3 * points, points, state, time=at(0), noisy=True)
+    np.testing.assert_allclose([state.shift_size, state.shape_size], 0.1, rtol=1e-6)
+    shape = moves - np.mean(moves, axis=0)
+    np.testing.assert_allclose(np.sqrt(np.mean(shape**2)), 0.1, rtol=1e-4)  # directions are of unit length at most
+
+
+def test_the_step_size_falls_to_zero_at_the_end():
+    rule, points = Adaptive(), jnp.ones((4, 3))
+    moves, _ = rule.moves(points, points, rule.init(points), time=at(100), noisy=False)
+    np.testing.assert_allclose(moves, 0.0, atol=1e-6)
+
+
+def test_in_long_runs_the_steps_of_the_shape_stay_small():
+    rule, points = Adaptive(), jnp.eye(4, 2)
+    step = jax.jit(lambda state: rule.moves(points, points, state, time=at(0, 3000), noisy=False)[1])
+    state = rule.init(points)
+    for _ in range(50):  # the same direction again and again: step sizes grow as far as they may
+        state = step(state)
+    np.testing.assert_allclose([state.shift_size, state.shape_size], [1.0, 300 / (1 - 2 / 4) / 3000], rtol=1e-6)

@@ -1,0 +1,42 @@
+"""How a run ended, in words: which rule stopped it, what was not finite, and what to do next."""
+
+import types
+
+import numpy as np
+
+from steinflow.inference.compiled import Final
+from steinflow.inference.stopping import Stop
+from steinflow.results.outcome import Ending, Outcome
+
+
+def ending_of(outcome: Outcome, final: Final, *, step: int, num_steps: int, stop: Stop | None) -> Ending:
+    """Say in a sentence or two how the run ended and what to do next."""
+    num_particles, num_lost = len(final.scores), int(np.sum(~np.asarray(final.finite)))
+    if outcome is Outcome.NON_FINITE or num_lost == num_particles:
+        return Ending(
+            Outcome.NON_FINITE,
+            f"by step {step} the log density or its score was not finite at any particle. The particles themselves "
+            "are finite. Take smaller steps, or write the log density with log-space functions.",
+        )
+    if not np.isfinite(np.median(np.asarray(final.dispersion))):
+        return Ending(
+            Outcome.NON_FINITE,
+            f"after {step} steps the products of particles and scores overflow, so that nothing can be said about the "
+            "particles. Bring the parameters to a scale near 1, or use double precision "
+            "(jax.config.update('jax_enable_x64', True)).",
+        )
+    message = {
+        Outcome.STEP_LIMIT: f"all {step} steps are done.",
+        Outcome.STOPPED: f"{_name(stop)} ended the run after {step} steps.",
+        Outcome.INTERRUPTED: (
+            f"the run ended at step {step} of {num_steps}. Go on with fit(..., particles=result.particles), or, with "
+            "checkpoint=, by the same call again."
+        ),
+        Outcome.DATA_ENDED: f"the stream of batches ended at step {step}. Give it more epochs.",
+    }[outcome]
+    lost = f" The log density or its score is not finite at {num_lost} of {num_particles} particles."
+    return Ending(outcome, message + (lost if num_lost else ""))
+
+
+def _name(rule: Stop | None) -> str:
+    return rule.__name__ if isinstance(rule, types.FunctionType | types.MethodType) else type(rule).__name__

@@ -1,0 +1,33 @@
+"""How a run ended: one of five outcomes, and a sentence that says what to do next."""
+
+import dataclasses
+import enum
+
+
+class Outcome(enum.Enum):
+    """How a run ended. Whether to believe where it ended is for the verdict to say."""
+
+    STEP_LIMIT = "step limit"
+    STOPPED = "stopped"  # by a rule, which the message names
+    INTERRUPTED = "interrupted"
+    DATA_ENDED = "data ended"
+    NON_FINITE = "non-finite"
+
+    def __str__(self):
+        return self.value
+
+
+@dataclasses.dataclass(frozen=True)
+class Ending:
+    """How a run ended.
+
+    Attributes:
+        outcome: one of five words.
+        message: one or two sentences about this run, which say what to do next where there is something to do.
+    """
+
+    outcome: Outcome
+    message: str
+
+    def __str__(self):
+        return f"{self.outcome}: {self.message}"

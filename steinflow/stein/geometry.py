@@ -1,0 +1,25 @@
+"""The geometry of a cloud of points: its mean and its shape, and the distances between points."""
+
+import jax.numpy as jnp
+
+from steinflow.typing import Array
+
+
+def mean_and_shape(rows: Array) -> tuple[Array, Array]:
+    r"""Return the mean of the rows and their deviations from it: $\bar x$ and $C X$ with $C = I - 11^\top / n$."""
+    mean = jnp.mean(rows, axis=0)
+    return mean, rows - mean
+
+
+def squared_distances(x: Array, y: Array) -> Array:
+    """Return |x_i - y_j|^2 for all rows of x (..., n, d) and y (..., m, d): (..., n, m), never negative.
+
+    One matrix product, and no other pass over the pairs: (-2 x, 1, |x|^2) times (y, |y|^2, 1). Points near the mean of
+    y lose the fewest digits.
+    """
+    center = jnp.mean(y, axis=-2, keepdims=True)
+    x, y = x - center, y - center
+    x_squares, y_squares = (jnp.sum(points**2, axis=-1, keepdims=True) for points in (x, y))
+    left = jnp.concatenate([-2 * x, jnp.ones_like(x_squares), x_squares], axis=-1)
+    right = jnp.concatenate([y, y_squares, jnp.ones_like(y_squares)], axis=-1)
+    return jnp.maximum(jnp.matmul(left, jnp.swapaxes(right, -1, -2), precision="highest"), 0.0)

@@ -1,0 +1,181 @@
+"""How steps see the data: all rows, or minibatches; of arrays on the device, or of files and streams on the host."""
+
+import abc
+import operator
+from typing import SupportsIndex
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from steinflow.devices import sharding
+from steinflow.targets.batches import batch_indices
+from steinflow.targets.streams import HostData, Mapped, Stream, num_rows_of
+from steinflow.typing import Array, Batch, PRNGKeyArray, PyTree
+
+
+class Data(eqx.Module):
+    """The data of a target, and how much of them a step sees."""
+
+    @property
+    @abc.abstractmethod
+    def num_rows(self) -> int:
+        """The number of rows, N."""
+
+    @property
+    @abc.abstractmethod
+    def batch_size(self) -> int | None:
+        """Rows per step; None where every step sees all of them."""
+
+    @abc.abstractmethod
+    def minibatch(self, key: PRNGKeyArray, step: Array) -> Batch | None:
+        """Return what step number `step` sees, in compiled code; None: all rows, or a batch fed from the host."""
+
+    @property
+    def batches_per_epoch(self) -> float | None:
+        """How many minibatches it takes to see all rows; None where every step sees all of them."""
+        return None if self.batch_size is None else self.num_rows / self.batch_size
+
+    @property
+    def host(self) -> HostData | None:
+        """The data that stay on the host, from where `Feed` takes batches."""
+        return None
+
+    def batch_shape(self) -> Batch | None:
+        """Return the shapes of a batch, where there is no log density without one."""
+        return None
+
+    def rows(self, batch: Batch | None) -> Batch | None:
+        """Return the rows whose terms add up to the log density, for devices to share; None where there are none."""
+        return None
+
+    def placed(self) -> "Data":
+        """Return the data on the current mesh."""
+        return sharding.replicate(self)
+
+
+class Rows(Data):
+    """Arrays in memory, rows along their leading axis.
+
+    Args:
+        values: a pytree of arrays.
+        batch_size: rows per step; all of them if not given.
+    """
+
+    values: Batch
+    rows_per_batch: int | None = eqx.field(static=True)
+
+    def __init__(self, values: PyTree, batch_size: SupportsIndex | None = None):
+        try:
+            self.values = jax.tree.map(jnp.asarray, values)
+        except TypeError as error:
+            raise TypeError(
+                "data must be arrays of numbers, in any pytree; encode text and categories as numbers first."
+            ) from error
+        lengths = {jnp.shape(leaf)[0] if jnp.ndim(leaf) else None for leaf in jax.tree.leaves(self.values)}
+        if lengths == {0}:
+            raise ValueError("data has no rows. Without data the posterior is the prior: use sf.Density(log_prior).")
+        if len(lengths) != 1 or None in lengths:
+            raise ValueError(
+                "All arrays in data need the same leading axis, one entry per row; "
+                f"got lengths {sorted(map(str, lengths))}."
+            )
+        self.rows_per_batch = None if batch_size is None else _checked(batch_size, self.num_rows)
+
+    @property
+    def num_rows(self):
+        return num_rows_of(self.values)
+
+    @property
+    def batch_size(self):
+        return None if self.rows_per_batch == self.num_rows else self.rows_per_batch
+
+    def minibatch(self, key, step):
+        if self.batch_size is None:
+            return None
+        rows = batch_indices(key, step, num_rows=self.num_rows, batch_size=self.batch_size)
+        return jax.tree.map(lambda leaf: leaf[rows], self.values)
+
+    def rows(self, batch):
+        return self.values if batch is None else batch
+
+    def placed(self):
+        if self.batch_size is not None:
+            return sharding.replicate(self)
+        return eqx.tree_at(lambda data: data.values, self, sharding.place_rows(self.values))
+
+
+class HostRows(Data):
+    """Rows that stay on the host: mapped files are read, and streams followed, batch by batch.
+
+    Args:
+        source: `Mapped` or `Stream`.
+        batch_size: rows per step; a stream decides by itself.
+    """
+
+    source: HostData = eqx.field(static=True)  # compared by identity: compiled code sees none of it
+    rows_per_batch: int | None = eqx.field(static=True)
+
+    def __init__(self, source: HostData, batch_size: SupportsIndex | None = None):
+        if batch_size is None and not isinstance(source, Stream):
+            raise ValueError(
+                "Data that stay on the host are read by batches: pass Posterior(..., batch_size=256), say; or load "
+                "them, as with np.asarray, if they fit in memory."
+            )
+        self.source = source
+        self.rows_per_batch = None if batch_size is None else _checked(batch_size, source.num_rows)
+
+    @property
+    def num_rows(self):
+        return self.source.num_rows
+
+    @property
+    def batch_size(self):
+        size = num_rows_of(self.batch_shape())
+        return size if size < self.num_rows else None
+
+    @property
+    def host(self):
+        return self.source
+
+    def minibatch(self, key, step):
+        return None
+
+    def batch_shape(self):
+        return self.source.batch_shape(self.rows_per_batch)
+
+    def rows(self, batch):
+        if batch is None:
+            raise ValueError(
+                "The data of this posterior stay on the host, so its log density needs a batch. To look at all rows, "
+                "make a second Posterior of arrays in memory."
+            )
+        return batch
+
+
+def as_data(data: PyTree | HostData, batch_size: SupportsIndex | None = None) -> Rows | HostRows:
+    """Return the user's data, arrays on the device, and what is mapped or streamed on the host."""
+    if isinstance(data, HostData):
+        return HostRows(data, batch_size)
+    if any(isinstance(leaf, np.memmap) or _is_lazy(leaf) for leaf in jax.tree.leaves(data)):
+        return HostRows(Mapped(data), batch_size)
+    return Rows(data, batch_size)
+
+
+def _is_lazy(leaf) -> bool:
+    """HDF5, Zarr and the like: arrays by their looks, which would have to be read to become one."""
+    looks = all(hasattr(leaf, name) for name in ("shape", "dtype", "__getitem__"))
+    return looks and not hasattr(leaf, "__add__")  # what can add is in memory
+
+
+def _checked(batch_size: SupportsIndex, num_rows: int) -> int:
+    try:
+        size = operator.index(batch_size)
+    except TypeError:
+        size = 0
+    if not 1 <= size <= num_rows:
+        raise ValueError(
+            f"batch_size must be an int between 1 and the {num_rows} rows of the data; got {batch_size!r}."
+        )
+    return size

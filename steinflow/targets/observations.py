@@ -1,0 +1,51 @@
+"""What a model says about the values that were observed: their likelihood, new data sets, and names for ArviZ."""
+
+import abc
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+
+from steinflow.typing import Array, Batch, Params, PRNGKeyArray
+
+
+class Labels(NamedTuple):
+    """Names for ArviZ: the axes of each variable (None where an axis has no name), and the positions on an axis."""
+
+    dims: Mapping[str, Sequence[str | None]] = {}
+    coords: Mapping[str, Sequence] = {}
+
+
+class Observations(eqx.Module):
+    """The observed values of a target; particles are those of the user's space, with a leading axis."""
+
+    @abc.abstractmethod
+    def observed(self) -> Mapping[str, Array]:
+        """Return what was observed, by name."""
+
+    def log_likelihoods(self, particles: Params) -> Mapping[str, Array]:
+        """Return the log likelihood of every observation under every particle, by name; {} where it is unknown."""
+        return {}
+
+    def predictive(self, particles: Params, *, key: PRNGKeyArray) -> Mapping[str, Array]:
+        """Return one new data set for every particle, by name, from the posterior predictive; {} if it is unknown."""
+        return {}
+
+    def labels(self) -> Labels:
+        """Return the names of axes and of the positions on them."""
+        return Labels()
+
+
+class ObservedRows(Observations):
+    """The rows of a posterior's data, in memory."""
+
+    log_likelihood: Callable[[Params, Batch], Array]
+    rows: Batch
+
+    def observed(self):
+        leaves = jax.tree_util.tree_leaves_with_path(self.rows)
+        return {jax.tree_util.keystr(path, simple=True, separator=".") or "data": leaf for path, leaf in leaves}
+
+    def log_likelihoods(self, particles):
+        return {"likelihood": jax.vmap(self.log_likelihood, in_axes=(0, None))(particles, self.rows)}

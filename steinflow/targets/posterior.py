@@ -1,0 +1,74 @@
+"""Prior times likelihood of data: the target whose data come row by row."""
+
+from collections.abc import Callable
+from typing import SupportsIndex
+
+import jax.numpy as jnp
+
+from steinflow.targets.base import ConstrainedTarget, as_scalar
+from steinflow.targets.data import HostRows, Rows, as_data
+from steinflow.targets.observations import Observations, ObservedRows
+from steinflow.targets.streams import HostData, num_rows_of
+from steinflow.typing import Array, Batch, Params, PRNGKeyArray, PyTree, Scalar
+
+
+class Posterior(ConstrainedTarget):
+    r"""Prior times likelihood of data, on all rows or on minibatches.
+
+    $\log p(x) \approx \log p_0(x) + \frac{N}{|B|} \sum_{k \in B} \log p(D_k \mid x)$, one batch B per step, shared
+    by all particles, no row twice in an epoch.
+
+    Args:
+        log_prior: takes one particle to its log prior density.
+        log_likelihood: takes one particle and rows of the data to one value per row.
+        data: a pytree of arrays with the same leading axis. Arrays of `numpy.memmap`, HDF5 or Zarr stay on disk, and
+            are read by batches; so are those in `sf.Mapped(...)`. `sf.Stream(...)` takes batches from anywhere.
+        batch_size: rows per step; all of them if not given.
+        prior: takes a key to one starting particle.
+        constraints: as for `Density`.
+
+    Raises:
+        ValueError: if arrays differ in length or are empty, or the batch size is no number of rows.
+    """
+
+    log_prior: Callable[[Params], Scalar]
+    log_likelihood: Callable[[Params, Batch], Array]
+    _data: Rows | HostRows
+
+    def __init__(
+        self,
+        log_prior: Callable[[Params], Scalar],
+        log_likelihood: Callable[[Params, Batch], Array],
+        data: PyTree | HostData,
+        batch_size: SupportsIndex | None = None,
+        *,
+        prior: Callable[[PRNGKeyArray], Params] | None = None,
+        constraints: PyTree = None,
+    ):
+        self.log_prior, self.log_likelihood = log_prior, log_likelihood
+        self._data = as_data(data, batch_size)
+        self.prior, self.constraints = prior, constraints
+
+    @property
+    def data(self) -> Rows | HostRows:
+        """The rows, and how many of them a step sees."""
+        return self._data
+
+    @property
+    def observations(self) -> Observations | None:
+        return ObservedRows(self.log_likelihood, self._data.values) if isinstance(self._data, Rows) else None
+
+    def user_log_density(self, params, batch):
+        return as_scalar(self.log_prior(params), "log prior") + self.user_log_likelihood(params, batch)
+
+    def user_log_likelihood(self, params: Params, batch: Batch | None) -> Scalar:
+        """Return the log likelihood of all rows at `params` in the user's space, estimated from `batch` if given."""
+        rows = self._data.rows(batch)
+        num_rows = num_rows_of(rows)
+        values = self.log_likelihood(params, rows)
+        if jnp.shape(values) != (num_rows,):
+            raise ValueError(
+                f"log_likelihood must return one value per row, shape ({num_rows},); got shape {jnp.shape(values)}. "
+                "Sum over all axes but the first."
+            )
+        return self._data.num_rows / num_rows * jnp.sum(values)

@@ -1,0 +1,198 @@
+"""`steinflow fit`: what it finds, what it prints, what it saves."""
+
+import json
+import re
+from pathlib import Path
+
+import example_tables as tables
+import numpy as np
+import pandas
+import pytest
+from commands import QUICK, steinflow_, write
+
+from steinflow.cli import fit as command
+
+FIT = ["fit", "data.csv", "--target", "y", *QUICK]
+
+
+def test_linear_regression_finds_coefficients_and_noise():
+    write(tables.numbers(num_rows=300))
+    done = steinflow_("fit", "data.csv", "--target", "y", "--json", "--output", "run", "--particles", 40)
+    assert done.exit_code == 0, done.output
+    summary = json.loads(done.stdout)
+    found = summary["parameters"]
+    sd = tables.numbers(num_rows=300)[["a", "b"]].std(ddof=0)
+    assert summary["model"] == "linear"
+    # Least squares knows mean and sd of these posteriors: the noise is 0.5, the features are uncorrelated.
+    error = 0.5 / np.sqrt(240)
+    assert found["a"]["mean"] == pytest.approx(2 * sd["a"], abs=4 * error)
+    assert found["b"]["mean"] == pytest.approx(-0.2 * sd["b"], abs=4 * error)
+    assert found["a"]["sd"] == pytest.approx(error, rel=0.25)
+    assert found["noise sd"]["mean"] == pytest.approx(0.5, abs=0.1)
+    assert found["intercept"]["mean"] == pytest.approx(10, abs=0.2)
+    metrics = summary["held_out"]["metrics"]
+    assert metrics["rmse"] == pytest.approx(0.5, abs=0.15)
+    assert 0.8 <= metrics["coverage_90"] <= 1
+    assert metrics["r2"] > 0.9
+    assert summary["verdict"]["light"] in ("green", "yellow")
+
+
+def test_json_of_a_classification(runs):
+    summary = runs.json
+    assert summary["model"] == "logistic"
+    assert summary["outcome"] in ("step limit", "stopped")
+    assert summary["ending"].endswith(".")
+    assert summary["held_out"]["metrics"]["accuracy"] > summary["held_out"]["metrics"]["accuracy_of_guessing"]
+    assert 0 <= summary["held_out"]["metrics"]["calibration_error"] < 0.3
+    assert np.sum(summary["held_out"]["confusion"]) == summary["held_out"]["num_rows"] == 24
+    assert summary["parameters"]["a"]["mean"] > 1
+    assert "color = red" in summary["parameters"] or "color = green" in summary["parameters"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("table", "options", "model"),
+    [
+        (tables.three_classes, [], "logistic"),
+        (tables.counts, ["--model", "poisson"], "poisson"),
+        (tables.numbers, ["--model", "network", "--hidden", "5"], "network"),
+    ],
+)
+def test_other_models(table, options, model):
+    write(table())
+    done = steinflow_(*FIT, "--json", "--output", "run", *options)
+    assert done.exit_code == 0, done.output
+    summary = json.loads(done.stdout)
+    assert summary["model"] == model
+    metrics = summary["held_out"]["metrics"]
+    if model == "logistic":
+        assert metrics["accuracy"] > 0.75
+    else:
+        assert metrics["rmse"] < tables.counts()["y"].std()
+        assert 0.7 <= metrics["coverage_90"] <= 1
+    assert steinflow_("report", "run").exit_code == 0
+    assert steinflow_("predict", "run", "data.csv").exit_code == 0
+
+
+def test_what_a_person_sees(runs):
+    assert "Logistic regression: 'y' has two different values" in runs.text.stderr
+    for words in ("Posterior", "On 24 held-out rows", "accuracy", f"steinflow report {runs.other}"):
+        assert words in runs.text.stdout
+    assert re.search("good|doubtful|bad", runs.text.stdout)
+    assert "\x1b" not in runs.text.stdout
+
+
+def test_the_same_seed_gives_the_same_run(runs):
+    done = steinflow_("fit", runs.data, "--target", "y", *QUICK, "--output", "again", "--json")
+    assert json.loads(done.stdout)["parameters"] == runs.json["parameters"]
+
+
+def test_json_with_numbers_that_are_none(one_row):
+    assert one_row.json["held_out"]["num_rows"] == 1
+    assert one_row.json["held_out"]["metrics"]["r2"] is None
+
+
+def test_nothing_is_pickled(runs):
+    names = sorted(path.name for path in runs.svgd.iterdir() if path.suffix != ".html")
+    assert names == ["held_out.csv", "result.nc", "run.json", "start.npy"]
+    assert np.load(runs.svgd / "start.npy", allow_pickle=False).dtype == np.float32
+
+
+def test_parquet_and_other_separators_give_the_same():
+    frame = tables.numbers()
+    frame.to_parquet("data.parquet")
+    write(frame, "semicolons.csv", sep=";", decimal=",", encoding="utf-16")
+    fit = ["--target", "y", *QUICK, "--json"]
+    one = steinflow_("fit", "data.parquet", *fit)
+    two = steinflow_("fit", "semicolons.csv", *fit, "--encoding", "utf-16", "--decimal", ",")
+    assert one.exit_code == two.exit_code == 0, one.output + two.output
+    one, two = (json.loads(done.stdout)["parameters"]["a"]["mean"] for done in (one, two))
+    assert one == pytest.approx(two, rel=1e-4)
+    assert sorted(path.name for path in Path("runs").iterdir()) == ["data-y", "semicolons-y"]
+
+
+def test_missing_values_dropped():
+    frame = pandas.concat([tables.numbers(), tables.numbers(10, seed=1)], ignore_index=True)
+    frame.loc[60:, "a"] = np.nan
+    frame.loc[69, "y"] = np.inf
+    write(frame)
+    done = steinflow_(*FIT, "--missing", "drop", "--output", "run")
+    assert done.exit_code == 0, done.output
+    assert "Left out 10 rows" in done.stderr
+    assert json.loads(Path("run/run.json").read_text())["data"]["num_rows"] == 48
+
+
+def test_many_rows():
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(100_000, 3)).astype(np.float32)
+    frame = pandas.DataFrame(X, columns=list("abc")).assign(y=X @ [1.0, -1.0, 0.0] + generator.normal(size=len(X)) > 0)
+    frame.to_parquet("big.parquet")
+    done = steinflow_("fit", "big.parquet", "--target", "y", *QUICK, "--json")
+    assert done.exit_code == 0, done.output
+    summary = json.loads(done.stdout)
+    assert summary["settings"]["batch_size"] == 1000
+    assert summary["held_out"]["metrics"]["accuracy"] > 0.75
+    assert sum(path.stat().st_size for path in Path(summary["run"]).iterdir()) < 5e6
+
+
+def test_huge_values_are_fitted():
+    frame = tables.numbers()
+    write(frame.assign(a=frame["a"] * 1e200, y=frame["y"] * 1e250))
+    done = steinflow_(*FIT, "--json", "--output", "run")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["held_out"]["metrics"]["r2"] > 0.8
+    assert steinflow_("report", "run").exit_code == 0
+
+
+def test_remarks_about_columns():
+    frame = tables.numbers().assign(c=1, d="always")
+    frame.loc[0, "a"] = -9e12
+    write(frame)
+    done = steinflow_(*FIT)
+    assert done.exit_code == 0
+    assert "-9e+12" in done.stderr
+    assert "because constant: 'c', 'd'" in done.stderr
+
+
+def test_strict():
+    write(tables.numbers())
+    fit = ["fit", "data.csv", "--target", "y", "--steps", "2", "--particles", "20"]
+    assert steinflow_(*fit).exit_code == 0
+    assert steinflow_(*fit, "--strict").exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--overwrite"], "add --output FOLDER"),
+        (["--hidden", "10"], "add --model network"),
+        (["--hidden", "10", "--model", "linear"], "add --model network"),
+        (["--hidden", "ten", "--model", "network"], "such as 50 or 50,20"),
+        (["--hidden", "10,0", "--model", "network"], "such as 50 or 50,20"),
+        (["--method", "magic"], "magic"),
+        (["--particles", "0"], "--particles"),
+    ],
+)
+def test_wrong_usage_has_its_own_code(options, words):
+    write(tables.numbers())
+    done = steinflow_("fit", "data.csv", "--target", "y", *options)
+    assert done.exit_code == 2
+    assert words in " ".join(done.stderr.replace("│", " ").split())
+    assert [path.name for path in Path().iterdir()] == ["data.csv"]
+
+
+def test_a_target_is_needed():
+    write(tables.numbers())
+    assert steinflow_("fit", "data.csv").exit_code == 2
+
+
+def test_an_output_that_cannot_be_written_is_found_before_the_fit(monkeypatch):
+    def run_fit(*args, **kwargs):
+        raise AssertionError("the fit has begun")
+
+    monkeypatch.setattr(command, "run_fit", run_fit)
+    write(tables.numbers())
+    done = steinflow_(*FIT, "--output", "data.csv/run")
+    assert done.exit_code == 1
+    assert "cannot be written to data.csv/run" in done.stderr
+    assert "--output" in done.stderr

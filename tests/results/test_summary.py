@@ -1,0 +1,63 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from known_results import result_at
+
+from steinflow.results.summary import Summary, number, weighted_quantiles
+
+RNG = np.random.default_rng(0)
+
+
+def test_table():
+    x = np.linspace(0, 1, 101)
+    particles = {"w": np.stack([x, 2 * x], 1), "b": 3 * x}
+    text = str(Summary.of(particles, np.full(101, 1 / 101), ["the end"]))
+    lines = text.splitlines()
+    assert lines[0].split() == ["mean", "sd", "5%", "50%", "95%"]
+    rows = {line.split()[0]: [float(v) for v in line.split()[1:]] for line in lines[1:4]}
+    expected = np.array([np.mean(x), np.std(x), *np.quantile(x, [0.05, 0.5, 0.95], method="hazen")])
+    np.testing.assert_allclose(rows["w[1]"], 2 * expected, rtol=1e-3)
+    np.testing.assert_allclose(rows["b"], 3 * expected, rtol=1e-3)
+    assert lines[-1] == "the end"
+    assert "and 30 more parameters" in str(Summary.of(np.zeros((4, 50)), np.full(4, 0.25), []))
+
+
+def test_footer_of_a_result():
+    particles = {"b": jnp.linspace(-1.0, 1.0, 30)}
+    text = str(result_at(particles, lambda p: -0.5 * p["b"] ** 2).summary())
+    for words in ["30 particles, 3 steps of SVGD", "KSD", "1 is right", "step limit: all 3 steps", "verdict: "]:
+        assert words in text
+
+
+def test_equal_weights_give_the_quantiles_of_numpy():
+    values, levels = RNG.normal(size=(50, 2, 3)), (0.0, 0.05, 0.5, 0.95, 1.0)
+    expected = np.quantile(values, levels, axis=0, method="hazen")
+    np.testing.assert_allclose(weighted_quantiles(values, np.ones(50), levels), expected, rtol=1e-12)
+    np.testing.assert_allclose(weighted_quantiles(values[:, 0, 0], np.ones(50), levels), expected[:, 0, 0])
+
+
+def test_quantiles_follow_the_weights():
+    """Each value is the quantile at the weight below it plus half of its own; between two values lines are straight."""
+    values, weights = RNG.normal(size=20), RNG.uniform(1, 4, 20)
+    levels = [
+        (weights[values < value].sum() + weight / 2) / weights.sum()
+        for value, weight in zip(values, weights, strict=True)
+    ]
+    np.testing.assert_allclose(weighted_quantiles(values, weights, levels), values, rtol=1e-9)
+    first, second = np.argsort(values)[7:9]
+    middle = weighted_quantiles(values, weights, [(levels[first] + levels[second]) / 2])
+    np.testing.assert_allclose(middle, (values[first] + values[second]) / 2, rtol=1e-9)
+
+
+def test_values_of_zero_weight_do_not_count():
+    values, weights = np.array([-100.0, 0.0, 1.0, 100.0]), np.array([0.0, 0.5, 0.5, 0.0])
+    np.testing.assert_allclose(weighted_quantiles(values, weights, (0.05, 0.5, 0.95)), [0.0, 0.5, 1.0])
+
+
+NUMBERS = {0.0: "0", 0.123456: "0.1235", -12.3456: "-12.35", 1234.5678: "1235", 123456.7: "123457", 100: "100"}
+EXTREME_NUMBERS = {12345678.0: "1.235e+07", 0.0000123456: "1.235e-05", float("nan"): "nan", float("inf"): "inf"}
+
+
+@pytest.mark.parametrize(("value", "text"), {**NUMBERS, **EXTREME_NUMBERS}.items())
+def test_numbers(value, text):
+    assert number(value) == text

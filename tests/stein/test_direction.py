@@ -1,0 +1,65 @@
+"""What must hold of the Stein direction, whatever the kernel."""
+
+import equinox as eqx
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import naive
+import numpy as np
+import pytest
+
+import steinflow as sf
+from steinflow.stein.discrepancy import ksd_squared
+
+KERNELS = {
+    "IMQ": sf.IMQ(),
+    "sum of sums": 2 * (sf.RBF() + sf.Linear("full")) + sf.IMQ(3.0),
+    "default": sf.Centered(sf.Multiquadric(sf.Wide()) + 0.02 * sf.Linear()),
+}
+
+
+@eqx.filter_jit
+def facts(x, s, order, shift, kernel):
+    """What must hold of any direction, as pairs of values that must agree."""
+    direction = sf.stein_direction(x, s, kernel)
+    repulsion = sf.stein_direction(x, 0 * s, kernel)
+    return {
+        "reordering": (sf.stein_direction(x[order], s[order], kernel), direction[order]),
+        "shift": (sf.stein_direction(x + shift, s, kernel), direction),
+        "linear in the scores": (sf.stein_direction(x, 2 * s, kernel) - repulsion, 2 * (direction - repulsion)),
+        "at the particles": (sf.stein_direction(x, s, kernel, at=x), direction),
+        "KSD >= 0": (jnp.minimum(ksd_squared(x, s, kernel), 0.0), jnp.zeros(())),
+    }
+
+
+@hypothesis.settings(max_examples=40, deadline=None, derandomize=True)
+@hypothesis.given(
+    shape=st.sampled_from([(1, 1), (5, 2)]),
+    seed=st.integers(0, 10**6),
+    name=st.sampled_from(list(KERNELS)),
+    shift=st.floats(-100, 100),
+    scale=st.floats(1e-3, 1e3),
+)
+def test_properties(shape, seed, name, shift, scale):
+    with jax.enable_x64(True):
+        x, s = naive.cloud(*shape, jnp.float64, seed)
+        order = np.random.default_rng(seed).permutation(len(x))
+        for what, (value, expected) in facts(scale * x, s, order, shift, KERNELS[name]).items():
+            size = 1 + np.abs(np.asarray(expected)).max()
+            np.testing.assert_allclose(value, expected, atol=1e-6 * size, err_msg=what)
+
+
+def test_no_pairwise_tensor():
+    """The largest array is the matrix of pairs: never n x n x d."""
+    x, s = naive.cloud(200, 30, jnp.float32)
+    for kernel in [sf.RBF(1.0), sf.IMQ() + sf.Linear()]:
+        jaxpr = jax.make_jaxpr(lambda x, s, kernel=kernel: sf.stein_direction(x, s, kernel))(x, s)
+        sizes = [v.aval.size for equation in jaxpr.eqns for v in equation.outvars]
+        assert max(sizes) <= 200 * 200
+
+
+@pytest.mark.parametrize(("x", "s"), [((5, 2), (5, 3)), ((5, 2), (4, 2)), ((5,), (5,))])
+def test_shapes_must_agree(x, s):
+    with pytest.raises(ValueError, match=r"one shape \(n, d\)"):
+        sf.stein_direction(jnp.zeros(x), jnp.zeros(s), sf.RBF())

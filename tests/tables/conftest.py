@@ -1,0 +1,28 @@
+"""Runs that many tests look at, fitted once: small, with the same numbers of particles and steps."""
+
+import example_tables as tables
+import pytest
+
+from steinflow.tables.fitting import prepare, run_fit
+
+HOSTILE_COMMAND = "steinflow fit '<!--<script>window.hacked=1</script>' --target \u2028"
+
+
+def _fitted(frame, target, **options):
+    data = {"file": f"{tables.HOSTILE}.csv"}
+    prepared = prepare(frame, target, **options)
+    return run_fit(prepared, num_particles=20, num_steps=100, progress=False, data=data, command=HOSTILE_COMMAND)
+
+
+@pytest.fixture(scope="session")
+def of_classes():
+    """A classification with hostile names, values and target."""
+    target = f"y{tables.HOSTILE}"
+    hostile = tables.two_classes().rename(columns={"y": target})
+    hostile[target] = hostile[target].map({"yes": tables.HOSTILE_CELL, "no": tables.HOSTILE})
+    return _fitted(hostile, target)
+
+
+@pytest.fixture(scope="session")
+def of_numbers():
+    return _fitted(tables.numbers(), "y")

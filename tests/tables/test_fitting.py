@@ -1,0 +1,105 @@
+"""Which rows are fitted and which are held out."""
+
+import example_tables as tables
+import jax
+import numpy as np
+import pandas
+import pytest
+
+from steinflow.estimators import base
+from steinflow.models.families import Gaussian
+from steinflow.models.generalized_linear import GeneralizedLinear
+from steinflow.results.diagnostics import as_key
+from steinflow.tables.fitting import prepare, run_fit
+from steinflow.tables.tables import TableError
+
+
+def test_every_class_is_held_out_by_its_share():
+    frame = pandas.DataFrame({"a": np.arange(1000.0), "y": ["rare"] * 20 + ["often"] * 980})
+    prepared = prepare(frame, "y", test_fraction=0.2)
+    _, codes, rows = prepared.held_out
+    assert len(codes) == 200
+    assert np.sum(codes == 1) == 4
+    assert len(np.unique(rows)) == 200
+    assert len(prepared.y) == 800
+
+
+@pytest.mark.parametrize("test_fraction", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("counts", [[1, 30], [2, 2, 2], [1, 1, 1, 9], [3, 4], [1] * 10 + [12]])
+def test_every_class_is_fitted(counts, test_fraction):
+    labels = np.repeat([f"c{k}" for k in range(len(counts))], counts)
+    prepared = prepare(
+        pandas.DataFrame({"a": np.arange(float(len(labels))), "y": labels}), "y", test_fraction=test_fraction
+    )
+    assert set(prepared.y) == set(range(len(counts)))
+    assert len(prepared.y) + len(prepared.held_out[1]) == len(labels)
+    assert len(prepared.held_out[1]) >= 1
+
+
+def test_the_split_keeps_rows_apart():
+    frame = tables.numbers(100)
+    prepared = prepare(frame, "y", seed=3)
+    X, y, rows = prepared.held_out
+    np.testing.assert_array_equal(y, frame["y"][rows - 1])
+    np.testing.assert_array_equal(X, frame[["a", "b"]].iloc[rows - 1])
+    np.testing.assert_array_equal(prepared.X, frame[["a", "b"]].drop(index=rows - 1))
+    assert len(X) == 20
+    assert not np.array_equal(rows, prepare(frame, "y", seed=4).held_out[2])
+
+
+def test_nothing_held_out():
+    prepared = prepare(tables.two_classes(), "y", test_fraction=0)
+    assert len(prepared.y) == 120
+    assert len(prepared.held_out[1]) == 0
+
+
+def test_missing_values_are_filled_with_the_mean():
+    frame = tables.numbers()
+    frame.loc[:9, "a"] = np.nan
+    frame.loc[10, "y"] = np.nan
+    prepared = prepare(frame, "y", missing="mean")
+    assert len(prepared.y) + len(prepared.held_out[1]) == 59
+    values = np.concatenate([prepared.X[:, 0], prepared.held_out[0][:, 0]])
+    assert np.sum(values == prepared.problem.features.columns[0].mean) == 10
+    assert any("Filled in the mean" in note for note in prepared.notes)
+
+
+def test_no_rows_left():
+    frame = tables.numbers().assign(a=[np.nan, 1.0] * 30, b=[1.0, np.nan] * 30)
+    with pytest.raises(TableError, match="has 0 rows left"):
+        prepare(frame, "y", missing="drop")
+
+
+def test_what_a_run_knows(of_classes, of_numbers):
+    assert of_classes.settings["method"] == "svgd"
+    assert of_classes.settings["num_particles"] == 20
+    assert of_classes.settings["num_steps"] == 100
+    assert of_classes.settings["batch_size"] is None
+    assert of_classes.data["num_rows"] == 96
+    assert of_classes.evaluation["num_rows"] == len(of_classes.held_out) == of_classes.data["num_held_out"] == 24
+    assert of_numbers.start.shape == (20, 5)
+    assert of_numbers.result.history["parameters"].shape[1:] == (20, 5)
+    np.testing.assert_array_equal(of_numbers.held_out["truth"], tables.numbers()["y"][of_numbers.held_out["row"] - 1])
+
+
+def test_start_and_run_have_keys_of_their_own(monkeypatch):
+    seen = {}
+
+    def fit(target, method, *, particles, key, **others):
+        seen.update(particles=particles, key=as_key(key))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(base, "fit", fit)
+    prepared = prepare(tables.numbers(), "y")
+    with pytest.raises(KeyboardInterrupt):
+        run_fit(prepared, num_particles=20, seed=3)
+    model = GeneralizedLinear(prepared.X, prepared.y, Gaussian())
+    for key in (seen["key"], as_key(3)):
+        from_the_key = jax.vmap(model.sample_prior)(jax.random.split(key, 20))
+        assert not np.array_equal(from_the_key["w"], seen["particles"]["w"])
+    assert not np.array_equal(jax.random.key_data(seen["key"]), jax.random.key_data(as_key(3)))
+
+
+def test_unknown_method():
+    with pytest.raises(ValueError, match="no method 'magic'"):
+        run_fit(prepare(tables.numbers(), "y"), method="magic")
