@@ -5,6 +5,7 @@ from steinflow.devices.sharding import mesh
 from steinflow.inference.checkpoints import Checkpoint
 from steinflow.inference.loop import fit
 from steinflow.inference.stopping import Converged
+from steinflow.methods import svgd
 from steinflow.methods.annealed import Annealed
 from steinflow.methods.base import Draws, Method, Time
 from steinflow.methods.dsvi import DSVI
@@ -15,7 +16,6 @@ from steinflow.methods.nuts import NUTS
 from steinflow.methods.pbp import PBP
 from steinflow.methods.pmd import PMD
 from steinflow.methods.sgld import SGLD, ParallelSGLD
-from steinflow.methods import svgd
 from steinflow.methods.svgd.exploration import Barker, NoExploration
 from steinflow.methods.svgd.method import SVGD
 from steinflow.methods.svgd.metrics import Cloud, Euclidean
@@ -69,20 +69,18 @@ __all__ = [
     "RBF",
     "SGLD",
     "SVGD",
+    "Adaptive",
     "Annealed",
+    "Barker",
     "Centered",
     "Check",
     "Checkpoint",
     "Cloud",
     "Converged",
+    "DecayingAdam",
     "Density",
     "Draws",
     "Euclidean",
-    "Barker",
-    "NoExploration",
-    "Adaptive",
-    "DecayingAdam",
-    "svgd",
     "Fixed",
     "Kernel",
     "Linear",
@@ -91,6 +89,7 @@ __all__ = [
     "Method",
     "MonteCarlo",
     "Multiquadric",
+    "NoExploration",
     "Outcome",
     "ParallelSGLD",
     "Posterior",
@@ -119,4 +118,5 @@ __all__ = [
     "models",
     "plots",
     "stein_direction",
+    "svgd",
 ]

@@ -11,9 +11,7 @@ import numpy as np
 
 from steinflow.devices import sharding
 from steinflow.methods.base import Draws, Method, Time
-from steinflow.results.diagnostics import dispersion_of, mean_error
-from steinflow.stein.discrepancy import ksd_squared
-from steinflow.stein.kernels import IMQ
+from steinflow.results.diagnostics import WATCHED, watched
 from steinflow.targets.feed import Block
 from steinflow.targets.flat import FlatTarget
 from steinflow.typing import Array, Params, Particles, PRNGKeyArray, PyTree, Scores
@@ -24,7 +22,7 @@ _KSD_PARTICLES = 512  # KSD on the way looks at this many, evenly spread, so tha
 Record = Mapping[str, Callable[[Params], PyTree]]
 
 
-class Final(eqx.Module):
+class View(eqx.Module):
     """The posterior that a state represents, with its scores: zero where they or the densities are not finite."""
 
     draws: Draws
@@ -32,28 +30,36 @@ class Final(eqx.Module):
     log_densities: Array
     scores: Scores
     finite: Array
-    dispersion: Array
+    records: dict[str, PyTree]
 
-    def cut(self) -> "Final":
+    def cut(self) -> "View":
         """Return the rows that are draws, without those of a buffer that is not full yet."""
         draws = self.draws
         if draws.count is None or int(draws.count) * draws.num_chains == len(draws.particles):
             return self
-        rows = np.arange(len(draws.particles)).reshape(draws.num_chains, -1)[:, : int(draws.count)].ravel()
+        rows = np.flatnonzero(_is_draw(draws))
 
         def taken(leaf):
             return jnp.asarray(np.asarray(leaf)[rows])  # NumPy's indexing, which is not compiled
 
-        weights = None if draws.weights is None else taken(_normalised(np.where(_is_draw(draws), draws.weights, 0)))
-        draws = Draws(taken(draws.particles), weights, num_chains=draws.num_chains, metrics=draws.metrics)
-        return Final(
-            draws,
+        weights = None if draws.weights is None else taken(_weights(draws))
+        return View(
+            Draws(taken(draws.particles), weights, num_chains=draws.num_chains, metrics=draws.metrics),
             user=jax.tree.map(taken, self.user),
             log_densities=taken(self.log_densities),
             scores=taken(self.scores),
             finite=taken(self.finite),
-            dispersion=self.dispersion,
+            records=self.records,
         )
+
+    def metrics(self) -> dict[str, Array | np.ndarray | np.floating]:
+        """Return what is watched in every run."""
+        draws, weights = self.draws, _weights(self.draws)
+        sample = slice(None, None, -(-len(draws.particles) // _KSD_PARTICLES))
+        shares = None if weights is None else _normalised(weights[sample])
+        found = watched(draws.particles[sample], self.scores[sample], shares)
+        finite = np.mean(np.asarray(self.finite)[_is_draw(draws)])
+        return {**found, "finite": finite, **({} if weights is None else {"weights": weights})}
 
 
 class Plan(eqx.Module):
@@ -83,7 +89,7 @@ class Run:
     """A plan on the current mesh, compiled."""
 
     def __init__(self, plan: Plan):
-        self._parts = _split(plan.placed())
+        self._parts, self._noisy = _split(plan.placed()), plan.target.noisy
 
     def init(self, particles: Particles, num_steps: int, key: PRNGKeyArray) -> Any:
         """Return the state to start from."""
@@ -95,12 +101,16 @@ class Run:
 
     def watch(self, state, step: int, block: Block | None) -> dict[str, PyTree]:
         """Return what the history records now."""
-        return jax.tree.map(np.asarray, _finished(_watch(*self._parts, state, _number(step), block)))
+        view = self._view(_view, state, step, block)
+        return jax.tree.map(np.asarray, {**view.metrics(), **view.records})
 
-    def final(self, state, step: int, block: Block | None) -> Final:
+    def final(self, state, step: int, block: Block | None) -> View:
         """Return the posterior after `step` steps."""
-        final = _finished(_final(*self._parts, state, _number(step), block))
-        return sharding.bring_home(final).cut()
+        minibatches = block is None and self._noisy
+        return self._view(_averaged_view if minibatches else _view, state, step, block).cut()
+
+    def _view(self, compiled, state, step, block) -> View:
+        return sharding.bring_home(_finished(compiled(*self._parts, state, _number(step), block)))
 
     def step_memory(self, state, block: Block | None) -> int:
         """Return the bytes that compiled steps take beside their arguments, over all devices of this process."""
@@ -113,7 +123,9 @@ class Run:
 
     def records(self, state, block: Block | None) -> dict[str, PyTree]:
         """Return the shapes of what the history records."""
-        return _watch.eval_shape(*self._parts, state, _number(0), block)
+        view = _view.eval_shape(*self._parts, state, _number(0), block)
+        weights = {} if view.draws.weights is None and view.draws.count is None else {"weights": view.log_densities}
+        return {**dict.fromkeys((*WATCHED, "finite"), view.log_densities), **weights, **view.records}
 
 
 class _Rest:
@@ -176,61 +188,45 @@ def _advance(plan, state, start, stop, block):
 
 
 @_compiled
-def _watch(plan, state, step, block):
-    draws = plan.method.draws(plan.target, state, key=plan.key)
-    stride = -(-len(draws.particles) // _KSD_PARTICLES)
-    points, drawn, weights = draws.particles[::stride], _is_draw(draws)[::stride], _weights(draws, stride)
-    log_densities, scores = plan.target.log_densities_and_scores(points, plan.last_batch(step, block))
-    finite = plan.target.finite(log_densities, scores)
-    scores = jnp.where(finite[:, None], scores, 0.0)
-    user = plan.target.to_user(draws.particles)
-    dispersion = dispersion_of(points, scores, weights)
-    metrics = {
-        "ksd": jnp.sqrt(ksd_squared(points, scores, IMQ(), weights=weights)),
-        "dispersion": jnp.median(dispersion),
-        "dispersion_error": jnp.max(jnp.abs(dispersion - 1)),
-        "mean_error": mean_error(points, scores, weights),
-        "finite": jnp.sum(finite & drawn) / jnp.sum(drawn),
-        **({} if weights is None else {"weights": _weights(draws)}),
-        **{name: function(user) for name, function in plan.record.items()},
-    }
-    return sharding.same_everywhere(metrics)
+def _view(plan, state, step, block):
+    return _viewed(plan, state, lambda x: plan.target.log_densities_and_scores(x, plan.last_batch(step, block)))
 
 
 @_compiled
-def _final(plan, state, step, block):
+def _averaged_view(plan, state, step, block):
+    """Look at several of the minibatches that come next, so that verdicts see less noise."""
+    steps = step + jnp.arange(_FINAL_BATCHES, dtype=step.dtype)
+
+    def evaluate(x):
+        values = jax.lax.map(lambda step: plan.target.log_densities_and_scores(x, plan.batch(step, block)), steps)
+        return jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), values)
+
+    return _viewed(plan, state, evaluate)
+
+
+def _viewed(plan, state, evaluate):
     draws = plan.method.draws(plan.target, state, key=plan.key)
-    log_densities, scores = _evaluate(plan, draws.particles, step, block)
+    log_densities, scores = evaluate(draws.particles)
     finite = plan.target.finite(log_densities, scores)
     scores = jnp.where(finite[:, None], scores, 0.0)
-    dispersion = dispersion_of(draws.particles, scores, _weights(draws))
     user = plan.target.to_user(draws.particles)
-    return sharding.same_everywhere(Final(draws, user, log_densities, scores, finite, dispersion))
+    records = {name: function(user) for name, function in plan.record.items()}
+    return sharding.same_everywhere(View(draws, user, log_densities, scores, finite, records))
 
 
-def _evaluate(plan, particles, step, block):
-    """Return log densities and scores: of minibatches at hand those that come next, so that verdicts see less noise."""
-    if block is not None or plan.target.minibatch(plan.data_key, step) is None:
-        return plan.target.log_densities_and_scores(particles, plan.last_batch(step, block))
-    values = jax.lax.map(
-        lambda step: plan.target.log_densities_and_scores(particles, plan.batch(step, None)),
-        step + jnp.arange(_FINAL_BATCHES, dtype=step.dtype),
-    )
-    return jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), values)
-
-
-def _is_draw(draws: Draws) -> Array | np.ndarray:
+def _is_draw(draws: Draws) -> np.ndarray:
     """Say of every row whether it is a draw, and not the rest of a buffer."""
-    rows = np.arange(len(draws.particles), dtype=np.int32) % (len(draws.particles) // draws.num_chains)
-    return np.ones(len(rows), bool) if draws.count is None else rows < draws.count
+    rows = np.arange(len(draws.particles)) % (len(draws.particles) // draws.num_chains)
+    return np.ones(len(rows), bool) if draws.count is None else rows < int(draws.count)
 
 
-def _weights(draws: Draws, stride: int = 1) -> Array | None:
-    """Return the weights of every so many rows, zero where they are no draws; None where all are equal."""
+def _weights(draws: Draws) -> np.ndarray | None:
+    """Return the weights of all rows, zero where they are no draws; None where all are equal."""
     if draws.weights is None and draws.count is None:
         return None
-    weights = jnp.ones(len(draws.particles), draws.particles.dtype) if draws.weights is None else draws.weights
-    return _normalised(jnp.where(_is_draw(draws), weights, 0.0)[::stride])
+    drawn = _is_draw(draws)
+    weights = drawn if draws.weights is None else np.where(drawn, np.asarray(draws.weights), 0.0)
+    return _normalised(weights.astype(draws.particles.dtype))
 
 
 def _normalised(weights):

@@ -4,12 +4,13 @@ import types
 
 import numpy as np
 
-from steinflow.inference.compiled import Final
+from steinflow.inference.compiled import View
 from steinflow.inference.stopping import Stop
+from steinflow.results.diagnostics import dispersion_of
 from steinflow.results.outcome import Ending, Outcome
 
 
-def ending_of(outcome: Outcome, final: Final, *, step: int, num_steps: int, stop: Stop | None) -> Ending:
+def ending_of(outcome: Outcome, final: View, *, step: int, num_steps: int, stop: Stop | None) -> Ending:
     """Say in a sentence or two how the run ended and what to do next."""
     num_particles, num_lost = len(final.scores), int(np.sum(~np.asarray(final.finite)))
     if outcome is Outcome.NON_FINITE or num_lost == num_particles:
@@ -18,7 +19,7 @@ def ending_of(outcome: Outcome, final: Final, *, step: int, num_steps: int, stop
             f"by step {step} the log density or its score was not finite at any particle. The particles themselves "
             "are finite. Take smaller steps, or write the log density with log-space functions.",
         )
-    if not np.isfinite(np.median(np.asarray(final.dispersion))):
+    if not np.isfinite(_dispersion(final)):
         return Ending(
             Outcome.NON_FINITE,
             f"after {step} steps the products of particles and scores overflow, so that nothing can be said about the "
@@ -36,6 +37,12 @@ def ending_of(outcome: Outcome, final: Final, *, step: int, num_steps: int, stop
     }[outcome]
     lost = f" The log density or its score is not finite at {num_lost} of {num_particles} particles."
     return Ending(outcome, message + (lost if num_lost else ""))
+
+
+def _dispersion(final: View) -> float:
+    with np.errstate(over="ignore", invalid="ignore"):
+        particles, scores = (np.asarray(values) for values in (final.draws.particles, final.scores))
+        return float(np.median(dispersion_of(particles, scores, final.draws.weights)))
 
 
 def _name(rule: Stop | None) -> str:

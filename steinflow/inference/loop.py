@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 
 from steinflow.devices import sharding
 from steinflow.inference.checkpoints import Checkpoint, CheckpointFolder, Snapshot
-from steinflow.inference.compiled import Final, Plan, Record, Run
+from steinflow.inference.compiled import Plan, Record, Run, View
 from steinflow.inference.endings import ending_of
 from steinflow.inference.fingerprints import fingerprint
 from steinflow.inference.interruption import Interruption
@@ -256,7 +256,7 @@ def _remedies(data: Data | None, num_particles: int) -> list[str]:
     return [f"a smaller batch_size of the posterior (now {rows})", *remedies]
 
 
-def _result(method: Method, final: Final, state, snapshot: Snapshot, ending: Ending, target: Target) -> Result:
+def _result(method: Method, final: View, state, snapshot: Snapshot, ending: Ending, target: Target) -> Result:
     history = snapshot.history.items()
     return Result(
         particles=final.user,

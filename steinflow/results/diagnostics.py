@@ -107,17 +107,12 @@ def ksd_of(particles: Particles, scores: Scores, weights: Array | None = None) -
     """
     num_particles = len(particles)
     if num_particles <= _KSD_PARTICLES:
-        return float(jnp.sqrt(_weighted_ksd_squared(particles, scores, weights)))
+        return float(watched(particles, scores, weights)["ksd"])
     sample = even_sample(num_particles, _KSD_PARTICLES, weights)
     all_pairs, own = map(float, stein_kernel_means(particles[sample], scores[sample], IMQ()))
     across = (len(sample) * all_pairs - own) / (len(sample) - 1)
     share = 1 / num_particles if weights is None else float(np.sum(np.asarray(weights, float) ** 2))
     return max(across + share * (own - across), 0.0) ** 0.5
-
-
-_weighted_ksd_squared = eqx.filter_jit(
-    lambda points, scores, weights: ksd_squared(points, scores, IMQ(), weights=weights)
-)
 
 
 @eqx.filter_jit
@@ -162,6 +157,21 @@ def mean_error(particles: Particles, scores: Scores, weights: Array | None = Non
     curvature = jnp.maximum(jnp.abs(dispersion_of(points, scores, weights)), 1e-3)
     mean_score = jnp.mean(scores, axis=0) if weights is None else weights @ scores
     return jnp.sqrt(jnp.mean((mean_score / curvature) ** 2))
+
+
+WATCHED = ("ksd", "dispersion", "dispersion_error", "mean_error")
+
+
+@jax.jit  # by itself, so that runs on all targets share it
+def watched(particles: Particles, scores: Scores, weights: Array | None = None) -> dict[str, Scalar]:
+    """Return what is watched on the way: KSD, the median of the dispersion and its worst error, that of the mean."""
+    dispersion = dispersion_of(particles, scores, weights)
+    return {
+        "ksd": jnp.sqrt(ksd_squared(particles, scores, IMQ(), weights=weights)),
+        "dispersion": jnp.median(dispersion),
+        "dispersion_error": jnp.max(jnp.abs(dispersion - 1)),
+        "mean_error": mean_error(particles, scores, weights),
+    }
 
 
 def even_sample(num_particles: int, num_points: int, weights: Array | np.ndarray | None = None) -> np.ndarray:

@@ -52,7 +52,7 @@ def test_every_kind_of_module(name):
     assert all(np.std(leaf, axis=0).max() > 0 for leaf in leaves if leaf.ndim > 2)  # every particle starts elsewhere
     means = [target.outputs(jax.tree.map(lambda x, i=i: x[i], particles), X) for i in range(5)]
     np.testing.assert_allclose(target.predict(particles, X), np.mean(means, axis=0), rtol=1e-4)
-    batch = target.minibatch(jax.random.key(0), jnp.asarray(0))
+    batch = target.data.minibatch(jax.random.key(0), jnp.asarray(0))
     one = jax.tree.map(lambda x: x[0], particles)
     assert all(np.all(np.isfinite(g)) for g in jax.tree.leaves(jax.grad(target.log_density)(one, batch)))
 

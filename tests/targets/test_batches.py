@@ -77,7 +77,7 @@ def test_minibatch_scores_average_to_the_full_one():
     w, key = jnp.array([0.3, -1.2]), jax.random.key(0)
     full = jax.grad(regression().log_density)(w)
     target = regression(12)
-    score = jax.jit(lambda step: jax.grad(target.log_density)(w, target.minibatch(key, step)))
+    score = jax.jit(lambda step: jax.grad(target.log_density)(w, target.data.minibatch(key, step)))
     scores = np.stack([score(step) for step in range(5)])
     np.testing.assert_allclose(scores.mean(0), full, rtol=1e-4)
     assert np.abs(scores[0] - full).max() > 1e-2
@@ -85,6 +85,6 @@ def test_minibatch_scores_average_to_the_full_one():
 
 def test_rows_stay_together():
     target = regression(7)
-    batch = target.minibatch(jax.random.key(1), jnp.asarray(3))
-    place = [int(np.flatnonzero(np.asarray(target.data["y"]) == y)[0]) for y in batch["y"]]
-    np.testing.assert_array_equal(target.data["x"][jnp.array(place)], batch["x"])
+    batch = target.data.minibatch(jax.random.key(1), jnp.asarray(3))
+    place = [int(np.flatnonzero(np.asarray(target.data.values["y"]) == y)[0]) for y in batch["y"]]
+    np.testing.assert_array_equal(target.data.values["x"][jnp.array(place)], batch["x"])

@@ -37,7 +37,7 @@ def test_log_density_is_that_of_numpyro():
     # An epoch of minibatches averages to all rows.
     target = sf.from_numpyro(logistic, X, y, batch_size=100)
     params = {"w": jnp.array([0.3, 0.1, -1.0]), "b": jnp.array(0.2)}
-    batches = [target.minibatch(jax.random.key(0), jnp.asarray(step)) for step in range(3)]
+    batches = [target.data.minibatch(jax.random.key(0), jnp.asarray(step)) for step in range(3)]
     assert sorted(np.concatenate([batch["row"] for batch in batches])) == list(range(300))
     values = [target.log_density(params, batch) for batch in batches]
     np.testing.assert_allclose(np.mean(values), target.log_density(params), rtol=1e-5)

@@ -147,9 +147,10 @@ class Adaptive(StepRule):
             shift_size, shape_size = state.shift_size, state.shape_size
             shape = shape / jnp.maximum(jnp.sqrt(jnp.mean(shape**2)), 1.0)
         else:
-            enough = self.settling / max(1 - dim / num_particles, 1e-6)
+            num_steps = time.num_steps.astype(direction.dtype)
+            settling = self.settling / max(1 - dim / num_particles, 1e-6)
             shift_size = self._adapted(state.shift_size, shift_cosine, 1.0)
-            shape_size = self._adapted(state.shape_size, shape_cosine, jnp.minimum(1.0, enough / time.num_steps.astype(direction.dtype)))
+            shape_size = self._adapted(state.shape_size, shape_cosine, jnp.minimum(1.0, settling / num_steps))
 
         shift, shape = (_decay(time, direction.dtype) * part for part in (shift_size * shift, shape_size * shape))
         striding = (shift_cosine > 0.9) & (jnp.linalg.norm(shift) > state.stride) & (not noisy)
