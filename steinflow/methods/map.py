@@ -47,7 +47,8 @@ class MAP(Method):
         # A running mean, because one minibatch says little about who is highest.
         heights = jnp.where(jnp.isfinite(state.heights), 0.9 * state.heights + 0.1 * log_densities, log_densities)
         scores = jnp.where(jnp.isfinite(scores), scores, 0.0)
-        updates, optimizer_state = _ADAM.update(-scores, state.optimizer_state)
+        with jax.numpy_dtype_promotion("standard"):  # optax counts steps in ints and multiplies them with floats
+            updates, optimizer_state = _ADAM.update(-scores, state.optimizer_state)
         assert isinstance(updates, jax.Array)
         size = self.step_size * 0.5 * (1 + jnp.cos(jnp.pi * time.fraction))
         moved = x + size.astype(x.dtype) * updates

@@ -156,7 +156,8 @@ def minimise(function, x: Array, max_iterations: int) -> Array:
         x, state, iteration, _ = carry
         value, gradient = value_and_gradient(x, state=state)
         assert isinstance(gradient, jax.Array)
-        updates, state = solver.update(gradient, state, x, value=value, grad=gradient, value_fn=function)
+        with jax.numpy_dtype_promotion("standard"):  # optax mixes ints of two sizes
+            updates, state = solver.update(gradient, state, x, value=value, grad=gradient, value_fn=function)
         moved = x + updates
         finite = jnp.all(jnp.isfinite(moved))
         moved = jnp.where(finite, moved, x)

@@ -74,7 +74,8 @@ class NUTS(Method):
         )
 
         def adapt(key, x):
-            adapted, _ = warmup.run(key, x, self.num_warmup)
+            with jax.numpy_dtype_promotion("standard"):  # BlackJAX adds bools to ints
+                adapted, _ = warmup.run(key, x, self.num_warmup)
             parameters = {name: adapted.parameters[name] for name in ("step_size", "inverse_mass_matrix")}
             return adapted.state, parameters
 
@@ -86,7 +87,8 @@ class NUTS(Method):
         kernel = _blackjax().nuts.build_kernel()
 
         def move(key, chain, parameters):
-            return kernel(key, chain, target.log_density, max_num_doublings=self.max_doublings, **parameters)
+            with jax.numpy_dtype_promotion("standard"):
+                return kernel(key, chain, target.log_density, max_num_doublings=self.max_doublings, **parameters)
 
         chains, info = jax.vmap(move)(jax.random.split(key, self.num_chains), state.chains, state.parameters)
         traces = jax.vmap(Trace.keep)(state.traces, chains.position)

@@ -79,7 +79,7 @@ class Bernoulli(Family):
                 f"Two classes have the labels 0 and 1, or -1 and 1; got {_shown(labels)}. "
                 "For more classes pass num_classes, or the family Categorical(num_classes)."
             )
-        return jnp.where(jnp.asarray(y) > 0, 1.0, -1.0)
+        return jnp.where(np.asarray(y) > 0, 1.0, -1.0)
 
     def log_density(self, outputs, y, log_gamma):
         return _log_sigmoid(y * outputs)

@@ -55,4 +55,4 @@ def fit(
 
 def paper_svgd(optimizer: optax.GradientTransformation) -> sf.SVGD:
     """Return the paper's SVGD, RBF kernel with the median bandwidth, with the step rule of an experiment."""
-    return sf.SVGD(kernel=sf.RBF(), metric=sf.Euclidean(), optimizer=optimizer)
+    return sf.SVGD(kernel=sf.kernels.RBF(), metric=sf.svgd.Euclidean(), optimizer=optimizer)

@@ -22,7 +22,8 @@ class Posterior(ConstrainedTarget):
         log_prior: takes one particle to its log prior density.
         log_likelihood: takes one particle and rows of the data to one value per row.
         data: a pytree of arrays with the same leading axis. Arrays of `numpy.memmap`, HDF5 or Zarr stay on disk, and
-            are read by batches; so are those in `sf.Mapped(...)`. `sf.Stream(...)` takes batches from anywhere.
+            are read by batches; so are those in `sf.data.Mapped(...)`. `sf.data.Stream(...)` takes batches from
+            anywhere.
         batch_size: rows per step; all of them if not given.
         prior: takes a key to one starting particle.
         constraints: as for `Density`.

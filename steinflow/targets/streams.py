@@ -32,7 +32,7 @@ class HostData(abc.ABC):
 class Mapped(HostData):
     """Arrays on the host that are read by rows: mapped files, HDF5, Zarr, or NumPy arrays too big for the device.
 
-    `Posterior` wraps mapped files by itself; wrap others as `sf.Mapped(arrays)` to keep them on the host.
+    `Posterior` wraps mapped files by itself; wrap others as `sf.data.Mapped(arrays)` to keep them on the host.
 
     Args:
         arrays: a pytree of objects with `shape`, `dtype` and `[indices]`.

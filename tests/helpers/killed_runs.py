@@ -42,7 +42,7 @@ def run(folder: Path, num_steps: int, started: int) -> None:
 
     result = sf.fit(
         target,
-        sf.SVGD(approximation=sf.Subsample(10)),
+        sf.SVGD(approximation=sf.svgd.Subsample(10)),
         num_particles=20,
         num_steps=num_steps,
         key=3,

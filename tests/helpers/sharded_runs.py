@@ -24,7 +24,7 @@ from steinflow.targets.flat import flatten
 
 NUM_PARTICLES, NUM_ROWS, DIM = 13, 101, 3  # none of them divides evenly
 PARTICLES_OF = {2: 12, 4: NUM_PARTICLES}  # of processes: some that divide evenly, some that do not
-METHOD = sf.SVGD(kernel=sf.RBF())
+METHOD = sf.SVGD(kernel=sf.kernels.RBF())
 
 
 def regression(batch_size=None, *, mapped=False) -> sf.Posterior:
@@ -34,7 +34,7 @@ def regression(batch_size=None, *, mapped=False) -> sf.Posterior:
     return sf.Posterior(
         lambda w: -0.5 * jnp.sum(w**2),
         lambda w, rows: -0.5 * (rows["y"] - rows["x"] @ w) ** 2,
-        sf.Mapped(data) if mapped else data,
+        sf.data.Mapped(data) if mapped else data,
         batch_size=batch_size,
     )
 
@@ -57,19 +57,19 @@ def devices() -> dict[str, float]:
     full, found = regression(), {}
     methods = {
         "SVGD": METHOD,
-        "RandomFeatures": sf.SVGD(approximation=sf.RandomFeatures(64)),
+        "RandomFeatures": sf.SVGD(approximation=sf.svgd.RandomFeatures(64)),
         "ParallelSGLD": sf.ParallelSGLD(),
     }
     for name, method in methods.items():
         found[f"{name} on 4 x 2"] = difference(run(full, method, sf.mesh(particles=4, data=2)), run(full, method))
 
     flat, particles = flatten(full, jax.random.normal(jax.random.key(0), (NUM_PARTICLES, DIM)))
-    kernels = {"sum": sf.IMQ() + 0.1 * sf.Linear(), "function": lambda x, y: 1 / (1 + x @ x + y @ y)}
+    kernels = {"sum": sf.kernels.IMQ() + 0.1 * sf.kernels.Linear(), "function": lambda x, y: 1 / (1 + x @ x + y @ y)}
 
     def work(particles):
         log_densities, scores = flat.log_densities_and_scores(particles)
         directions = {name: sf.stein_direction(particles, scores, kernel) for name, kernel in kernels.items()}
-        subsample = sf.Subsample(5).direction(particles, scores, sf.RBF(), key=jax.random.key(0))
+        subsample = sf.svgd.Subsample(5).direction(particles, scores, sf.kernels.RBF(), key=jax.random.key(0))
         return {"log density": log_densities, "score": scores, "Subsample": subsample, **directions}
 
     reference = jax.jit(work)(particles)

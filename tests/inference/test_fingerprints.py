@@ -28,7 +28,7 @@ def test_fingerprints_see_what_counts(monkeypatch):
     assert fingerprint(lambda x: x + 1) != fingerprint(lambda x: x + 2)
     assert fingerprint(optax.adam(0.1)) == fingerprint(optax.adam(0.1))
     assert fingerprint(optax.adam(0.1)) != fingerprint(optax.adam(0.2))
-    assert fingerprint(sf.SVGD()) != fingerprint(sf.SVGD(kernel=sf.IMQ(bandwidth=3.0)))
+    assert fingerprint(sf.SVGD()) != fingerprint(sf.SVGD(kernel=sf.kernels.IMQ(bandwidth=3.0)))
     assert is_fingerprint(fingerprint(1.0))
     assert not is_fingerprint("20 in 2 dimensions")
     before = fingerprint(scaled)

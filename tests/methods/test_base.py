@@ -51,8 +51,8 @@ CASES = {
     "SGLD": Case(sf.SGLD),
     "SVGD": Case(sf.SVGD),
     "SVGD, paper": Case(sf.SVGD.paper),
-    "SVGD, random features": Case(lambda: sf.SVGD(approximation=sf.RandomFeatures(8))),
-    "SVGD, subsample": Case(lambda: sf.SVGD(approximation=sf.Subsample(3))),
+    "SVGD, random features": Case(lambda: sf.SVGD(approximation=sf.svgd.RandomFeatures(8))),
+    "SVGD, subsample": Case(lambda: sf.SVGD(approximation=sf.svgd.Subsample(3))),
 }
 
 EXPORTED = {

@@ -48,7 +48,7 @@ def published(x, step_size, num_steps, decay=0.9):
 
 def test_the_authors_code(x64):
     start = np.random.default_rng(0).normal(size=(20, 2))
-    method = sf.SVGD(sf.RBF(Authors()), sf.Euclidean(), adagrad_with_momentum(0.01))
+    method = sf.SVGD(sf.kernels.RBF(Authors()), sf.svgd.Euclidean(), adagrad_with_momentum(0.01))
     result = sf.fit(sf.from_score(score), method, particles=start, num_steps=50, progress=False)
     np.testing.assert_allclose(result.particles, published(start, 0.01, 50), atol=1e-8)
 

@@ -11,8 +11,8 @@ from steinflow.stein import approximations
 from steinflow.stein.approximations import RandomFeatures, Subsample
 
 KERNELS = {
-    "RBF": sf.RBF(),
-    "IMQ": sf.IMQ(),
+    "RBF": sf.kernels.RBF(),
+    "IMQ": sf.kernels.IMQ(),
     "default": None,
 }
 DRAWS = 1000
@@ -56,7 +56,7 @@ def test_unbiased_and_error_falls(kind, kernel, cloud):
 def test_features_match_their_definition(cloud):
     """One draw against a kernel that is the mean of cosines at the same frequencies, by autodiff."""
     particles, scores = cloud
-    key, rbf = jax.random.key(2), sf.RBF(bandwidth=3.0)
+    key, rbf = jax.random.key(2), sf.kernels.RBF(bandwidth=3.0)
     frequencies = rbf.frequencies(particles, 5, key=key)
 
     def kernel(x, y):
@@ -69,7 +69,7 @@ def test_features_match_their_definition(cloud):
 def test_blocks_of_features_match_their_definition(dtype):
     """More rows than a block holds, against the sum over all particles in NumPy, in both precisions."""
     particles = jax.random.normal(jax.random.key(0), (approximations._BLOCK_ROWS + 52, 2), dtype)
-    key, rbf = jax.random.key(1), sf.RBF(bandwidth=2.0)
+    key, rbf = jax.random.key(1), sf.kernels.RBF(bandwidth=2.0)
     direction = RandomFeatures(16).direction(particles, -particles, rbf, key=key)
     assert direction.dtype == dtype
 
@@ -85,17 +85,17 @@ def test_blocks_of_features_match_their_definition(dtype):
 def test_terms_without_pairs_stay_exact(cloud):
     """The linear kernel, and the mean score of a centred one, whatever the subset."""
     particles, scores = cloud
-    linear = Subsample(2).direction(particles, scores, sf.Linear(), key=jax.random.key(0))
-    np.testing.assert_array_equal(linear, sf.stein_direction(particles, scores, sf.Linear()))
-    centred = Subsample(2).direction(particles, scores, sf.Centered(sf.IMQ()), key=jax.random.key(0))
+    linear = Subsample(2).direction(particles, scores, sf.kernels.Linear(), key=jax.random.key(0))
+    np.testing.assert_array_equal(linear, sf.stein_direction(particles, scores, sf.kernels.Linear()))
+    centred = Subsample(2).direction(particles, scores, sf.kernels.Centered(sf.kernels.IMQ()), key=jax.random.key(0))
     np.testing.assert_allclose(jnp.mean(centred, axis=0), jnp.mean(scores, axis=0), atol=1e-6)
-    assert rms(centred - sf.stein_direction(particles, scores, sf.Centered(sf.IMQ()))) > 1e-3
+    assert rms(centred - sf.stein_direction(particles, scores, sf.kernels.Centered(sf.kernels.IMQ()))) > 1e-3
 
 
 def test_subsample_of_all_is_exact(cloud):
     for m in (150, 1000):
-        direction = Subsample(m).direction(*cloud, sf.IMQ(), key=jax.random.key(0))
-        np.testing.assert_array_equal(direction, sf.stein_direction(*cloud, sf.IMQ()))
+        direction = Subsample(m).direction(*cloud, sf.kernels.IMQ(), key=jax.random.key(0))
+        np.testing.assert_array_equal(direction, sf.stein_direction(*cloud, sf.kernels.IMQ()))
 
 
 @pytest.mark.parametrize("approximation", [Subsample(100), RandomFeatures(128)], ids=["subsample", "features"])

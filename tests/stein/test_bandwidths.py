@@ -53,7 +53,7 @@ def test_within_one_percent_for_large_clouds(n, d):
 
 def test_paper_rule(dtype):
     x = jnp.asarray(clouds(50, 3)["normal"], dtype)
-    h = sf.Median()(x)
+    h = sf.kernels.Median()(x)
     assert h.dtype == dtype
     np.testing.assert_allclose(h, naive.median_distance(x) ** 2 / np.log(50), rtol=1e-5)
 
@@ -64,7 +64,7 @@ def test_coinciding_particles_have_unit_bandwidth(n, value):
     assert median_h(jnp.full((n, 3), value)) == 1
 
 
-median_h = eqx.filter_jit(sf.Median())
+median_h = eqx.filter_jit(sf.kernels.Median())
 
 
 def test_half_duplicates():
@@ -82,11 +82,11 @@ def test_translation_and_scale():
 @pytest.mark.parametrize("h", [0, 0.0, -1.0, float("nan"), np.float32(-2), jnp.array(0.0)])
 def test_impossible_bandwidth(h):
     with pytest.raises(ValueError, match="positive number"):
-        sf.Fixed(h)
+        sf.kernels.Fixed(h)
     with pytest.raises(ValueError, match="positive number"):
-        sf.RBF(h)
+        sf.kernels.RBF(h)
 
 
 def test_one_bandwidth_for_all_coordinates():
     with pytest.raises(ValueError, match="single number"):
-        sf.RBF(jnp.ones(3))
+        sf.kernels.RBF(jnp.ones(3))

@@ -12,9 +12,9 @@ from steinflow.stein import blocks
 from steinflow.stein.discrepancy import ksd_squared
 
 KERNELS = {
-    "RBF": sf.RBF(2.0),
-    "sum with a function": sf.RBF(2.0) + (lambda x, y: (1 + x @ y) ** 2),
-    "default": sf.Centered(sf.Multiquadric(sf.Wide()) + 0.02 * sf.Linear()),
+    "RBF": sf.kernels.RBF(2.0),
+    "sum with a function": sf.kernels.RBF(2.0) + (lambda x, y: (1 + x @ y) ** 2),
+    "default": sf.kernels.Centered(sf.kernels.Multiquadric(sf.kernels.Wide()) + 0.02 * sf.kernels.Linear()),
 }
 # These functions run once: time spent on optimising them is lost.
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -48,7 +48,7 @@ def test_real_blocks_agree_with_one_product():
     x64, s64 = np.asarray(x, float), np.asarray(s, float)
     k = np.exp(-((x64[:, None] - x64) ** 2).sum(-1) / 1.5)
     expected = (k @ s64 - (2 / 1.5) * (k @ x64 - k.sum(1, keepdims=True) * x64)) / n
-    np.testing.assert_allclose(eqx.filter_jit(sf.stein_direction)(x, s, sf.RBF(1.5)), expected, atol=2e-6)
+    np.testing.assert_allclose(eqx.filter_jit(sf.stein_direction)(x, s, sf.kernels.RBF(1.5)), expected, atol=2e-6)
 
 
 @pytest.mark.parametrize("max_rows", [1, 3, 4, 7, 100])

@@ -13,9 +13,9 @@ import steinflow as sf
 from steinflow.stein.discrepancy import ksd_squared
 
 KERNELS = {
-    "IMQ": sf.IMQ(),
-    "sum of sums": 2 * (sf.RBF() + sf.Linear("full")) + sf.IMQ(3.0),
-    "default": sf.Centered(sf.Multiquadric(sf.Wide()) + 0.02 * sf.Linear()),
+    "IMQ": sf.kernels.IMQ(),
+    "sum of sums": 2 * (sf.kernels.RBF() + sf.kernels.Linear("full")) + sf.kernels.IMQ(3.0),
+    "default": sf.kernels.Centered(sf.kernels.Multiquadric(sf.kernels.Wide()) + 0.02 * sf.kernels.Linear()),
 }
 
 
@@ -53,7 +53,7 @@ def test_properties(shape, seed, name, shift, scale):
 def test_no_pairwise_tensor():
     """The largest array is the matrix of pairs: never n x n x d."""
     x, s = naive.cloud(200, 30, jnp.float32)
-    for kernel in [sf.RBF(1.0), sf.IMQ() + sf.Linear()]:
+    for kernel in [sf.kernels.RBF(1.0), sf.kernels.IMQ() + sf.kernels.Linear()]:
         jaxpr = jax.make_jaxpr(lambda x, s, kernel=kernel: sf.stein_direction(x, s, kernel))(x, s)
         sizes = [v.aval.size for equation in jaxpr.eqns for v in equation.outvars]
         assert max(sizes) <= 200 * 200
@@ -62,4 +62,4 @@ def test_no_pairwise_tensor():
 @pytest.mark.parametrize(("x", "s"), [((5, 2), (5, 3)), ((5, 2), (4, 2)), ((5,), (5,))])
 def test_shapes_must_agree(x, s):
     with pytest.raises(ValueError, match=r"one shape \(n, d\)"):
-        sf.stein_direction(jnp.zeros(x), jnp.zeros(s), sf.RBF())
+        sf.stein_direction(jnp.zeros(x), jnp.zeros(s), sf.kernels.RBF())

@@ -70,7 +70,7 @@ def test_kl_falls_at_the_rate_of_the_stein_operator(x64):
 def test_kl_falls_at_the_rate_of_ksd_squared(x64):
     """Lemma 3.2: along phi* of the linear kernel, d/d eps KL = -KSD^2."""
     x = jnp.asarray(CLOUD)
-    for kernel in [sf.Linear(), sf.Linear("full")]:
+    for kernel in [sf.kernels.Linear(), sf.kernels.Linear("full")]:
         fixed = kernel.adapt(x)
         phi = np.asarray(sf.stein_direction(x, score(x), kernel))
         offset = phi.mean(0)
@@ -94,7 +94,7 @@ def test_rkhs_norm_of_the_gradient_is_ksd_squared(x64):
     """Theorem 3.3: |phi*|^2 = KSD^2, where <f, phi*> = mean A_p f by the reproducing property, for f = phi*."""
     rng = np.random.default_rng(1)
     x = jnp.asarray(rng.normal(size=(6, 2)))
-    for kernel in [sf.RBF(1.3), sf.IMQ(0.8) + 0.1 * sf.Linear()]:
+    for kernel in [sf.kernels.RBF(1.3), sf.kernels.IMQ(0.8) + 0.1 * sf.kernels.Linear()]:
         fixed = kernel.adapt(x)
         s = score(x)
 
@@ -110,7 +110,7 @@ def test_ksd_vanishes_under_the_target(x64):
     rng = np.random.default_rng(2)
     draws = rng.normal(size=(800, 2)) @ np.linalg.cholesky(COVARIANCE).T
     right, wrong = jnp.asarray(MEAN + draws), jnp.asarray(MEAN + 0.5 + draws)
-    kernel = sf.IMQ(1.0)
+    kernel = sf.kernels.IMQ(1.0)
     ksd = jax.jit(lambda x: ksd_squared(x, score(x), kernel, "U"))
     assert abs(ksd(right)) < 0.01
     assert ksd(wrong) > 0.05
@@ -121,7 +121,7 @@ def test_one_particle_climbs_to_the_map():
     x0 = jnp.array([[4.0, 4.0]])
     result = sf.fit(target, sf.SVGD.paper(1.0), particles=x0, num_steps=500, progress=False)
     np.testing.assert_allclose(result.particles[0], MEAN, atol=1e-3)
-    direction = sf.stein_direction(x0, score(x0), sf.RBF())
+    direction = sf.stein_direction(x0, score(x0), sf.kernels.RBF())
     np.testing.assert_allclose(direction, score(x0), rtol=1e-6)
 
 
@@ -132,8 +132,10 @@ def test_vanishing_bandwidth_gives_independent_chains(x64):
     """
     x = jnp.asarray(np.random.default_rng(0).normal(size=(5, 2)))
     s = jnp.asarray(score(x))
-    np.testing.assert_allclose(sf.stein_direction(x, s, sf.RBF(1e-6)), s / 5, rtol=1e-6, atol=1e-8)
-    np.testing.assert_allclose(sf.stein_direction(x, s, sf.RBF(1e12)), jnp.tile(jnp.mean(s, axis=0), (5, 1)), rtol=1e-8)
+    np.testing.assert_allclose(sf.stein_direction(x, s, sf.kernels.RBF(1e-6)), s / 5, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(
+        sf.stein_direction(x, s, sf.kernels.RBF(1e12)), jnp.tile(jnp.mean(s, axis=0), (5, 1)), rtol=1e-8
+    )
 
 
 def test_kl_falls_along_the_iterations():

@@ -32,15 +32,15 @@ def test_a_batch_of_all_rows_is_all_rows(batch_size):
 
 
 def test_rows_on_the_host():
-    data = as_data(sf.Mapped(VALUES), 2)
+    data = as_data(sf.data.Mapped(VALUES), 2)
     assert isinstance(data, HostRows)
     assert (data.num_rows, data.batch_size, data.batches_per_epoch) == (6, 2, 3.0)
     assert data.minibatch(KEY, jnp.asarray(0)) is None
     assert jax.tree.map(lambda leaf: leaf.shape, data.batch_shape()) == {"x": (2, 2), "y": (2,)}
     with pytest.raises(ValueError, match="needs a batch"):
         data.rows(None)
-    assert as_data(sf.Mapped(VALUES), 6).batches_per_epoch is None, "every step sees all of them"
-    stream = as_data(sf.Stream([VALUES], num_rows=18))
+    assert as_data(sf.data.Mapped(VALUES), 6).batches_per_epoch is None, "every step sees all of them"
+    stream = as_data(sf.data.Stream([VALUES], num_rows=18))
     assert (stream.batch_size, stream.batches_per_epoch) == (6, 3.0), "a stream decides by itself"
 
 

@@ -22,7 +22,7 @@ def test_nothing_to_do_without_data_on_the_host():
 
 def test_mapped_rows_are_those_of_arrays():
     arrays = Rows(VALUES, 3)
-    with Feed(as_data(sf.Mapped(VALUES), 3), key=KEY) as feed:
+    with Feed(as_data(sf.data.Mapped(VALUES), 3), key=KEY) as feed:
         example = feed.example()
         for step in (0, 1, 63, 64, 200, 5):  # also backwards, and into the middle of a block
             assert feed.seek(step)
@@ -33,7 +33,7 @@ def test_mapped_rows_are_those_of_arrays():
 
 
 def test_a_stream_that_ends():
-    with Feed(as_data(sf.Stream(iter([VALUES[:5], VALUES[5:]]), num_rows=10)), key=KEY) as feed:
+    with Feed(as_data(sf.data.Stream(iter([VALUES[:5], VALUES[5:]]), num_rows=10)), key=KEY) as feed:
         assert feed.seek(0)
         assert feed.stop == 2
         np.testing.assert_array_equal(feed.block.batch(jnp.asarray(1)), VALUES[5:])

@@ -77,4 +77,4 @@ def test_observations():
     values = target.observations.log_likelihoods(jnp.array([0.0, 1.0]))["likelihood"]
     np.testing.assert_allclose(values, -0.5 * (np.arange(3.0) - np.array([[0.0], [1.0]])) ** 2)
     assert target.observations.predictive(jnp.zeros(2), key=jax.random.key(0)) == {}
-    assert posterior(data=sf.Mapped(np.arange(10.0)), batch_size=2).observations is None
+    assert posterior(data=sf.data.Mapped(np.arange(10.0)), batch_size=2).observations is None

@@ -68,21 +68,21 @@ def test_mapped_data_are_read_by_batches(mapped):
 
     spies = tuple(array.view(Spy) for array in mapped)
     target = sf.Posterior(log_prior, log_likelihood, spies, batch_size=1)
-    assert isinstance(target.data.host, sf.Mapped)
+    assert isinstance(target.data.host, sf.data.Mapped)
     fit(spies, batch_size=1, num_steps=30)
     assert 0 < Spy.asked <= 64  # the rows of a block of steps, not all of them
 
 
 def test_stream_in_epochs_is_resumed(tmp_path):
-    reference = fit(sf.Stream(Loader(), NUM_ROWS))
+    reference = fit(sf.data.Stream(Loader(), NUM_ROWS))
 
     def stop(history):
         if history["step"][-1] == 90:
             raise KeyboardInterrupt
         return False
 
-    assert fit(sf.Stream(Loader(), NUM_ROWS), stop=stop, checkpoint=tmp_path).outcome is sf.Outcome.INTERRUPTED
-    resumed = fit(sf.Stream(Loader(), NUM_ROWS), checkpoint=tmp_path)
+    assert fit(sf.data.Stream(Loader(), NUM_ROWS), stop=stop, checkpoint=tmp_path).outcome is sf.Outcome.INTERRUPTED
+    resumed = fit(sf.data.Stream(Loader(), NUM_ROWS), checkpoint=tmp_path)
     np.testing.assert_array_equal(resumed.particles, reference.particles)
 
 
@@ -94,16 +94,16 @@ def test_stream_from_a_step(tmp_path):
         asked.append(step)
         return (full[i % len(full)] for i in range(step, 10_000))
 
-    reference = fit(sf.Stream(Loader(), NUM_ROWS))
-    np.testing.assert_array_equal(fit(sf.Stream(batches, NUM_ROWS)).particles, reference.particles)
-    with Feed(as_data(sf.Stream(batches, NUM_ROWS)), key=jax.random.key(0)) as feed:
+    reference = fit(sf.data.Stream(Loader(), NUM_ROWS))
+    np.testing.assert_array_equal(fit(sf.data.Stream(batches, NUM_ROWS)).particles, reference.particles)
+    with Feed(as_data(sf.data.Stream(batches, NUM_ROWS)), key=jax.random.key(0)) as feed:
         assert feed.seek(77)
         np.testing.assert_array_equal(feed.block.batch(77)[1], full[77 % len(full)][1])
     assert asked[-1] == 77
 
 
 def test_stream_that_ends():
-    result = fit(sf.Stream(iter(list(Loader())), NUM_ROWS))
+    result = fit(sf.data.Stream(iter(list(Loader())), NUM_ROWS))
     assert result.outcome is sf.Outcome.DATA_ENDED
     assert "ended at step 10" in str(result.ending)
 
@@ -114,13 +114,13 @@ def test_wrong_streams_are_refused():
         yield X[:20], Y[:20]
 
     with pytest.raises(ValueError, match=r"All batches of a stream have the same shapes: .* at step 1"):
-        fit(sf.Stream(two_sizes(), NUM_ROWS))
+        fit(sf.data.Stream(two_sizes(), NUM_ROWS))
     with pytest.raises(ValueError, match="have 10 rows: leave it out"):
-        fit(sf.Stream(Loader(), NUM_ROWS), batch_size=9)
+        fit(sf.data.Stream(Loader(), NUM_ROWS), batch_size=9)
     with pytest.raises(ValueError, match="no batches"):
-        fit(sf.Stream([], NUM_ROWS))
+        fit(sf.data.Stream([], NUM_ROWS))
     with pytest.raises(TypeError, match="an iterable of batches"):
-        sf.Stream(3, NUM_ROWS)
+        sf.data.Stream(3, NUM_ROWS)
 
 
 def test_errors_of_a_loader_reach_the_user():
@@ -129,7 +129,7 @@ def test_errors_of_a_loader_reach_the_user():
         raise OSError("the network is gone")
 
     with pytest.raises(OSError, match="the network is gone"):
-        fit(sf.Stream(broken(), NUM_ROWS))
+        fit(sf.data.Stream(broken(), NUM_ROWS))
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("steinflow-feed")]
 
 

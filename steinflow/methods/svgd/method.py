@@ -52,14 +52,15 @@ class SVGD(Method):
     nothing moves. A move that is not finite is not made.
 
     Args:
-        kernel: `sf.RBF()`, `sf.IMQ()`, `sf.Linear()`, a sum of them, or a function k(x, y); None is the best measured,
-            `sf.Centered(sf.Multiquadric(sf.Wide()) + 0.02 * sf.Linear())`; with random features `sf.IMQ`.
-        metric: the coordinates to work in, `sf.Cloud()` by default, or `sf.Euclidean()`.
-        optimizer: the step rule, `sf.Adaptive()` by default, or any optax optimiser. Step sizes of optax want
-            `sf.Euclidean()`, unless they are meant in units of the cloud.
-        exploration: how particles move by themselves, `sf.Barker()` or `sf.NoExploration()`. By default they explore
-            where kernel, metric and optimizer are the defaults too, and nowhere else: no noise that nobody asked for.
-        approximation: `sf.Subsample(m)` or `sf.RandomFeatures(m)`, for very many particles; None is exact.
+        kernel: one of `sf.kernels`, as `sf.kernels.RBF()`, a sum of them, or a function k(x, y). None is the best
+            measured, `Centered(Multiquadric(Wide()) + 0.02 * Linear())`; with random features `IMQ` for `Multiquadric`.
+        metric: the coordinates to work in, `sf.svgd.Cloud()` by default, or `sf.svgd.Euclidean()`.
+        optimizer: the step rule, `sf.svgd.Adaptive()` by default, or any optax optimiser. Step sizes of optax want
+            `sf.svgd.Euclidean()`, unless they are meant in units of the cloud.
+        exploration: how particles move by themselves, `sf.svgd.Barker()` or `sf.svgd.NoExploration()`. By default they
+            explore where kernel, metric and optimizer are the defaults too, and nowhere else: no noise that nobody
+            asked for.
+        approximation: `sf.svgd.Subsample(m)` or `sf.svgd.RandomFeatures(m)`, for very many particles; None is exact.
     """
 
     kernel: Kernel

@@ -5,6 +5,7 @@ A kernel as the user writes it is a recipe: its bandwidth, centre or covariance 
 differentiated.
 """
 
+from steinflow.stein.bandwidths import Bandwidth, Fixed, Median, Wide
 from steinflow.stein.kernels.base import Function, Kernel, Scaled, Sum, as_kernel, positive_definite
 from steinflow.stein.kernels.centered import Centered
 from steinflow.stein.kernels.linear import Linear
@@ -13,14 +14,18 @@ from steinflow.stein.kernels.radial import IMQ, RBF, Multiquadric, Radial
 __all__ = [
     "IMQ",
     "RBF",
+    "Bandwidth",
     "Centered",
+    "Fixed",
     "Function",
     "Kernel",
     "Linear",
+    "Median",
     "Multiquadric",
     "Radial",
     "Scaled",
     "Sum",
+    "Wide",
     "as_kernel",
     "positive_definite",
 ]

@@ -100,8 +100,8 @@ class Kernel(eqx.Module):
             TypeError: if the kernel has none, or does not bring it.
         """
         raise TypeError(
-            f"RandomFeatures needs a kernel that brings its frequencies, as sf.RBF and sf.IMQ do; "
-            f"{type(self).__name__} does not. Use sf.Subsample(m), which takes any kernel."
+            f"RandomFeatures needs a kernel that brings its frequencies, as sf.kernels.RBF and sf.kernels.IMQ do; "
+            f"{type(self).__name__} does not. Use sf.svgd.Subsample(m), which takes any kernel."
         )
 
     def __add__(self, other: "Kernel | Callable[[Point, Point], Scalar]") -> "Sum":
@@ -121,7 +121,9 @@ class Scaled(Kernel):
 
     def __check_init__(self):
         if isinstance(self.factor, Kernel) or jnp.shape(self.factor) != ():
-            raise TypeError(f"A kernel is scaled by a positive number, as in 0.1 * sf.Linear(); got {self.factor!r}.")
+            raise TypeError(
+                f"A kernel is scaled by a positive number, as in 0.1 * sf.kernels.Linear(); got {self.factor!r}."
+            )
         if not isinstance(self.factor, Tracer) and not self.factor > 0:  # NaN is not
             raise ValueError(f"A kernel is scaled by a positive number; got {self.factor}.")
 
@@ -209,7 +211,7 @@ def as_kernel(kernel: Kernel | Callable[[Point, Point], Scalar]) -> Kernel:
     if callable(kernel):
         return Function(kernel)
     raise TypeError(
-        f"A kernel is sf.RBF(), sf.IMQ(), sf.Linear(), a sum of them, or a function k(x, y); got {kernel!r}."
+        f"A kernel is one of sf.kernels, as sf.kernels.RBF(), a sum of them, or a function k(x, y); got {kernel!r}."
     )
 
 
@@ -223,7 +225,7 @@ def positive_definite(kernel: Kernel | Callable[[Point, Point], Scalar]) -> Kern
     kernel = as_kernel(kernel)
     if not kernel.definite:
         raise ValueError(
-            "This kernel is positive definite on differences only: centre it, as in sf.Centered(sf.Multiquadric()); "
-            f"got {kernel}."
+            "This kernel is positive definite on differences only: centre it, as in "
+            f"sf.kernels.Centered(sf.kernels.Multiquadric()); got {kernel}."
         )
     return kernel

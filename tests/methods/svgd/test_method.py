@@ -34,18 +34,18 @@ def test_paper_is_algorithm_1(dtype):
 def test_one_plain_step_is_x_plus_epsilon_phi():
     result = sf.fit(
         normal_log_density,
-        sf.SVGD(kernel=sf.RBF(), metric=sf.Euclidean(), optimizer=optax.sgd(0.3)),
+        sf.SVGD(kernel=sf.kernels.RBF(), metric=sf.svgd.Euclidean(), optimizer=optax.sgd(0.3)),
         particles=X0,
         num_steps=1,
         progress=False,
     )
-    expected = X0 + 0.3 * np.asarray(sf.stein_direction(jnp.asarray(X0), -jnp.asarray(X0), sf.RBF()))
+    expected = X0 + 0.3 * np.asarray(sf.stein_direction(jnp.asarray(X0), -jnp.asarray(X0), sf.kernels.RBF()))
     np.testing.assert_allclose(result.particles, expected, rtol=1e-5)
 
 
 def test_kernels_are_accepted_by_fit():
-    for kernel in [sf.IMQ() + 0.1 * sf.Linear(), lambda x, y: jnp.exp(-jnp.sum((x - y) ** 2))]:
-        method = sf.SVGD(kernel=kernel, metric=sf.Euclidean(), optimizer=sf.adagrad(0.3))
+    for kernel in [sf.kernels.IMQ() + 0.1 * sf.kernels.Linear(), lambda x, y: jnp.exp(-jnp.sum((x - y) ** 2))]:
+        method = sf.SVGD(kernel=kernel, metric=sf.svgd.Euclidean(), optimizer=sf.svgd.adagrad(0.3))
         result = sf.fit(normal_log_density, method, particles=X0, num_steps=100, progress=False)
         assert np.abs(np.mean(result.particles, axis=0)).max() < 0.5
 
@@ -59,7 +59,8 @@ def test_coinciding_particles_move_as_one():
 
 
 @pytest.mark.parametrize(
-    "method", [sf.SVGD(optimizer=optax.adam(0.1)), sf.SVGD(kernel=sf.RBF()), sf.SVGD.paper(), sf.SVGD.for_networks()]
+    "method",
+    [sf.SVGD(optimizer=optax.adam(0.1)), sf.SVGD(kernel=sf.kernels.RBF()), sf.SVGD.paper(), sf.SVGD.for_networks()],
 )
 def test_no_noise_that_nobody_asked_for(method):
     """Whoever chooses a part gets it without random moves: the key changes nothing."""
@@ -75,10 +76,10 @@ def test_exploration_can_be_chosen_and_left_out():
         name: sf.fit(normal_log_density, method, particles=X0, num_steps=20, key=1, progress=False).particles
         for name, method in {
             "default": sf.SVGD(),
-            "chosen": sf.SVGD(exploration=sf.Barker()),
-            "without": sf.SVGD(exploration=sf.NoExploration()),
-            "with a kernel": sf.SVGD(kernel=sf.RBF(), exploration=sf.Barker()),
-            "a kernel alone": sf.SVGD(kernel=sf.RBF()),
+            "chosen": sf.SVGD(exploration=sf.svgd.Barker()),
+            "without": sf.SVGD(exploration=sf.svgd.NoExploration()),
+            "with a kernel": sf.SVGD(kernel=sf.kernels.RBF(), exploration=sf.svgd.Barker()),
+            "a kernel alone": sf.SVGD(kernel=sf.kernels.RBF()),
         }.items()
     }
     np.testing.assert_array_equal(runs["default"], runs["chosen"])

@@ -13,7 +13,7 @@ from steinflow.stein.discrepancy import ksd_squared, stein_kernel_rows
 from steinflow.stein.kernels import Scaled, Sum, as_kernel, positive_definite
 
 
-class RationalQuadratic(sf.Radial):
+class RationalQuadratic(sf.kernels.Radial):
     def profile(self, t):
         return 1 / (1 + t)
 
@@ -22,19 +22,20 @@ def polynomial(x, y):
     return (1 + x @ y) ** 2
 
 
-DEFAULT = sf.Centered(sf.Multiquadric(sf.Wide()) + 0.02 * sf.Linear())
+DEFAULT = sf.kernels.Centered(sf.kernels.Multiquadric(sf.kernels.Wide()) + 0.02 * sf.kernels.Linear())
 KERNELS = {
-    "RBF": sf.RBF(),
-    "IMQ": sf.IMQ(),
-    "Linear diagonal": sf.Linear(),
-    "Linear full": sf.Linear("full"),
-    "sum of sums": 2 * (sf.RBF() + sf.Linear("full")) + RationalQuadratic(3.0),
+    "RBF": sf.kernels.RBF(),
+    "IMQ": sf.kernels.IMQ(),
+    "Linear diagonal": sf.kernels.Linear(),
+    "Linear full": sf.kernels.Linear("full"),
+    "sum of sums": 2 * (sf.kernels.RBF() + sf.kernels.Linear("full")) + RationalQuadratic(3.0),
     "a user's profile": RationalQuadratic(),
     "plain function": polynomial,
-    "sum with a function": sf.RBF() + polynomial,
-    "centred": sf.Centered(sf.RBF() + 0.1 * sf.Linear("full")),
-    "centred function": sf.Centered(polynomial),
-    "centred twice, in a sum": sf.IMQ() + 2.0 * sf.Centered(sf.Centered(0.5 * sf.Multiquadric(2.0))),
+    "sum with a function": sf.kernels.RBF() + polynomial,
+    "centred": sf.kernels.Centered(sf.kernels.RBF() + 0.1 * sf.kernels.Linear("full")),
+    "centred function": sf.kernels.Centered(polynomial),
+    "centred twice, in a sum": sf.kernels.IMQ()
+    + 2.0 * sf.kernels.Centered(sf.kernels.Centered(0.5 * sf.kernels.Multiquadric(2.0))),
     "default": DEFAULT,
 }
 WEIGHTS = np.array([3, 1, 0, 2, 1, 1, 2]) / 10
@@ -107,21 +108,25 @@ def test_kernels_take_part_under_strict_promotion():
 
 def test_sums_and_multiples():
     x, _ = naive.cloud(6, 2, jnp.float32)
-    kernel = (sf.RBF(1.0) + 0.5 * sf.IMQ(2.0) + sf.Linear()).adapt(x)
+    kernel = (sf.kernels.RBF(1.0) + 0.5 * sf.kernels.IMQ(2.0) + sf.kernels.Linear()).adapt(x)
     assert isinstance(kernel, Sum)
     assert len(kernel.terms) == 3
-    expected = naive.gram(sf.RBF(1.0), x) + 0.5 * naive.gram(sf.IMQ(2.0), x) + naive.gram(sf.Linear().adapt(x), x)
+    expected = (
+        naive.gram(sf.kernels.RBF(1.0), x)
+        + 0.5 * naive.gram(sf.kernels.IMQ(2.0), x)
+        + naive.gram(sf.kernels.Linear().adapt(x), x)
+    )
     np.testing.assert_allclose(naive.gram(kernel, x), expected, rtol=1e-5)
-    assert isinstance(sf.RBF() * 2.0, Scaled)
-    assert isinstance(2.0 * (sf.RBF() + sf.IMQ()), Scaled)
+    assert isinstance(sf.kernels.RBF() * 2.0, Scaled)
+    assert isinstance(2.0 * (sf.kernels.RBF() + sf.kernels.IMQ()), Scaled)
     with pytest.raises(ValueError, match="at least one term"):
         Sum(())
 
 
 def test_plain_function_takes_part():
     x, _ = naive.cloud(6, 2, jnp.float32)
-    kernel = as_kernel(lambda x, y: x @ y) + sf.RBF(1.0)
-    np.testing.assert_allclose(naive.gram(kernel, x), x @ x.T + naive.gram(sf.RBF(1.0), x), rtol=1e-5)
+    kernel = as_kernel(lambda x, y: x @ y) + sf.kernels.RBF(1.0)
+    np.testing.assert_allclose(naive.gram(kernel, x), x @ x.T + naive.gram(sf.kernels.RBF(1.0), x), rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", [name for name in KERNELS if "centred function" not in name])
@@ -131,40 +136,43 @@ def test_positive_definite(name):
     assert np.linalg.eigvalsh(values).min() > -1e-6 * np.abs(values).max()
 
 
-@pytest.mark.parametrize("kernel", [sf.Multiquadric(), 2.0 * sf.Multiquadric(), sf.RBF() + 0.5 * sf.Multiquadric(1.0)])
+@pytest.mark.parametrize(
+    "kernel",
+    [sf.kernels.Multiquadric(), 2.0 * sf.kernels.Multiquadric(), sf.kernels.RBF() + 0.5 * sf.kernels.Multiquadric(1.0)],
+)
 def test_what_is_not_positive_definite_is_refused(kernel):
     x, s = naive.cloud(6, 2, jnp.float32)
     assert not kernel.definite
-    assert sf.Centered(kernel).definite
+    assert sf.kernels.Centered(kernel).definite
     for use in [
         lambda: sf.stein_direction(x, s, kernel),
         lambda: sf.stein_direction(x, s, kernel.adapt(x), at=x[:1]),
         lambda: ksd_squared(x, s, kernel),
         lambda: stein_kernel_rows(x, s, kernel),
-        lambda: sf.Subsample(2).direction(x, s, kernel, key=jax.random.key(0)),
+        lambda: sf.svgd.Subsample(2).direction(x, s, kernel, key=jax.random.key(0)),
         lambda: sf.SVGD(kernel=kernel),
     ]:
-        with pytest.raises(ValueError, match=r"centre it, as in sf.Centered\(sf.Multiquadric\(\)\)"):
+        with pytest.raises(ValueError, match=r"centre it, as in sf.kernels.Centered\(sf.kernels.Multiquadric\(\)\)"):
             use()
 
 
 @pytest.mark.parametrize("factor", [0, -1.0, float("nan")])
 def test_factor_must_be_positive(factor):
     with pytest.raises(ValueError, match="positive number"):
-        factor * sf.RBF()
+        factor * sf.kernels.RBF()
 
 
-@pytest.mark.parametrize("factor", [sf.RBF(), jnp.ones(2)])
+@pytest.mark.parametrize("factor", [sf.kernels.RBF(), jnp.ones(2)])
 def test_factor_must_be_a_number(factor):
     with pytest.raises(TypeError, match="positive number"):
-        sf.IMQ() * factor
+        sf.kernels.IMQ() * factor
 
 
 @pytest.mark.parametrize(
     ("kernel", "message"),
-    [("rbf", "a function k"), (1.0, "a function k"), (sf.RBF, r"RBF\(\)"), ([], "a function k")],
+    [("rbf", "a function k"), (1.0, "a function k"), (sf.kernels.RBF, r"RBF\(\)"), ([], "a function k")],
 )
 def test_not_a_kernel(kernel, message):
-    for take in [as_kernel, positive_definite, sf.SVGD, sf.Centered, sf.RBF().__add__]:
+    for take in [as_kernel, positive_definite, sf.SVGD, sf.kernels.Centered, sf.kernels.RBF().__add__]:
         with pytest.raises(TypeError, match=message):
             take(kernel)

@@ -9,7 +9,7 @@ import pytest
 import steinflow as sf
 from steinflow.stein.discrepancy import ksd_squared
 
-DEFAULT = sf.Centered(sf.Multiquadric(sf.Wide()) + 0.02 * sf.Linear())
+DEFAULT = sf.kernels.Centered(sf.kernels.Multiquadric(sf.kernels.Wide()) + 0.02 * sf.kernels.Linear())
 X, S = naive.cloud(6, 2, jnp.float32)
 
 
@@ -36,11 +36,11 @@ def pair_products(kernel, n, d=2):
 
 @pytest.mark.parametrize("n", [300, 3000])  # in one piece and in blocks
 def test_pairs_are_computed_once(n):
-    inside = sf.IMQ(sf.Wide()) + 0.02 * sf.Linear()
+    inside = sf.kernels.IMQ(sf.kernels.Wide()) + 0.02 * sf.kernels.Linear()
     assert pair_products(inside, n) == 3  # the distances; kernel times scores; derivative times particles
-    assert pair_products(sf.Centered(inside), n) == 3
+    assert pair_products(sf.kernels.Centered(inside), n) == 3
     assert pair_products(DEFAULT, n) == 3
-    assert pair_products(sf.Centered(sf.RBF(1.0)), n) == 2
+    assert pair_products(sf.kernels.Centered(sf.kernels.RBF(1.0)), n) == 2
 
 
 def test_ksd_takes_no_more_than_the_pairs():
@@ -50,10 +50,12 @@ def test_ksd_takes_no_more_than_the_pairs():
 
 
 def test_centred_is_one_plus_what_is_left_of_the_mean():
-    values = naive.gram(sf.RBF(0.7), X)
+    values = naive.gram(sf.kernels.RBF(0.7), X)
     centering = np.eye(len(X)) - 1 / len(X)
     expected = 1 + centering @ values @ centering
-    np.testing.assert_allclose(naive.gram(sf.Centered(sf.RBF(0.7)).adapt(X), X), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        naive.gram(sf.kernels.Centered(sf.kernels.RBF(0.7)).adapt(X), X), expected, rtol=1e-5, atol=1e-6
+    )
 
 
 def test_the_mean_score_moves_the_cloud_and_the_rest_its_shape():
