@@ -1,10 +1,10 @@
-"""Draw images/moving.svg, the moving picture of the landing page: particles on their way to two targets.
+"""Draw images/moving.svg, the animation on the landing page: particles on their way to two targets.
 
     python docs/moving_picture.py
 
-Left, the paper's mixture from a start at -10: each particle keeps a height of its own under the curve, as a part of the
-density, so that dots fill the area evenly once the particles are right. Right, a banana with its contours. The random
-moves of the first half of a run are left out: they would hide the flow.
+Left, the paper's mixture from a start at -10. Each particle keeps its own height under the curve, as a fraction of the
+density, so that the dots fill the area evenly once the particles are right. Right, a banana with its contours. The
+random moves of the first half of a run are left out: they would hide the flow.
 """
 
 from pathlib import Path
@@ -32,7 +32,7 @@ def banana(x):
 
 
 def film(log_density, start, num_steps):
-    """Return recorded particles: frames, particles, dimensions; more of them early, when most happens."""
+    """Return recorded particles (frames, particles, dimensions), with more frames early, when most happens."""
     method = sf.SVGD(exploration=sf.svgd.NoExploration())
     result = sf.fit(
         log_density,
@@ -49,12 +49,12 @@ def film(log_density, start, num_steps):
 
 
 def panel(x, y, limits, colour):
-    """Return circles that follow the frames, stand still at the end, and start again."""
-    place = pixels(limits)
+    """Return circles that follow the frames, pause at the end, and start again."""
+    to_pixels = pixels(limits)
     duration = f'dur="{SECONDS:g}s" repeatCount="indefinite"'
     lines = []
     for k in range(x.shape[1]):
-        columns, rows = place(x[:, k], y[:, k])
+        columns, rows = to_pixels(x[:, k], y[:, k])
         values = [";".join(f"{v:.1f}" for v in [*track, *NUM_STILL * [track[-1]]]) for track in (columns, rows)]
         lines.append(
             f'<circle r="3.1" fill="{colour}" fill-opacity=".75" cx="{columns[-1]:.1f}" cy="{rows[-1]:.1f}">'
@@ -100,10 +100,10 @@ def banana_panel():
     density = np.exp(-0.5 * a**2 - 2 * (b - 0.5 * (a**2 - 1)) ** 2)
     figure = plt.figure()
     contours = figure.add_subplot().contour(a, b, density, levels=[0.03, 0.14, 0.4, 0.75])
-    place, lines = pixels(limits), []
+    to_pixels, lines = pixels(limits), []
     for segments in contours.allsegs:
         for line in segments:
-            columns, rows = place(line[::2, 0], line[::2, 1])
+            columns, rows = to_pixels(line[::2, 0], line[::2, 1])
             lines.append(path(columns, rows, 'fill="none" stroke="#c25a1a" stroke-opacity=".45" stroke-width="1.3"'))
     return [*lines, *panel(x[..., 0], x[..., 1], limits, "#e0702b")]
 

@@ -1,6 +1,6 @@
 """The main job on two problems: the paper's mixture, and a Bayesian logistic regression on real data.
 
-Run it with `make demo`; figures go to demo-output/.
+Run it with `make demo`; plots go to demo-output/.
 """
 
 from pathlib import Path
@@ -23,10 +23,10 @@ def main():
     OUTPUT.mkdir(exist_ok=True)
     mixture()
     logistic_regression()
-    print(f"\nFigures are in {OUTPUT.resolve()}")
+    print(f"\nThe plots are in {OUTPUT.resolve()}")
 
 
-# ---- 1. A mixture of two Gaussians, from a start that has never seen either ----
+# ---- 1. A mixture of two Gaussians, from a start far from both ----
 
 
 def mixture_log_density(x):
@@ -99,12 +99,12 @@ def logistic_regression():
     # The probability of the true class, averaged over the posterior.
     log_probabilities = jax.vmap(log_likelihood, in_axes=(0, None))(result.particles, test)
     log_mean = logsumexp(log_probabilities, axis=0) - jnp.log(len(result))
-    print(f"\nOn {len(test['sign'])} patients held out:")
+    print(f"\nOn {len(test['sign'])} held-out patients:")
     print(f"accuracy         {jnp.mean(log_mean > jnp.log(0.5)):.3f}")
     print(f"log-likelihood  {jnp.mean(log_mean):.3f} per patient")
 
     mean, sd = result.mean()["weights"], result.sd()["weights"]
-    print("\nWhat speaks most clearly for (+) or against (-) a malignant tumour:")
+    print("\nThe clearest evidence for (+) or against (-) a malignant tumour:")
     for index in np.argsort(-np.abs(mean[:-1] / sd[:-1]))[:5]:
         print(f"{load_breast_cancer().feature_names[index]:<25}{mean[index]:+.2f} ± {sd[index]:.2f}")
 

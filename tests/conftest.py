@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-
 # Nothing in the library mixes integers and floats by accident.
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 

@@ -70,7 +70,7 @@ class DSVI(Method):
     def step(self, target, state, batch, *, time, key):
         z = normal(key, state.mean.shape, state.mean.dtype)
         mean_gradient, factor_gradient = self.gradients(target, state, batch, z)
-        rate = self.step_size / target.num_rows * 0.95 ** (time.step // self.stage)
+        rate = self.step_size / target.num_rows * 0.95 ** (time.step // self.stage).astype(float)
         rate = rate.astype(z.dtype)
         mean = state.mean + rate * mean_gradient
         factor = state.factor + 0.1 * rate * factor_gradient

@@ -81,7 +81,7 @@ def test_ard_needs_a_posterior():
 
 
 def test_draws_are_those_of_q_which_starts_at_the_mean_of_the_particles():
-    x0 = jnp.stack([jnp.full((500,), 7.0), jnp.zeros(500), jnp.linspace(-2, 4, 500)], axis=1)
+    x0 = jnp.stack([jnp.full((500,), 7.0), jnp.zeros(500), jnp.linspace(-2.0, 4.0, 500)], axis=1)
     method = sf.DSVI(step_size=1e-6)
     result = sf.fit(gaussian(MEAN, COVARIANCE), method, particles=x0, num_steps=1, progress=False)
     assert len(result) == 500
