@@ -7,7 +7,7 @@ from steinflow.inference.loop import fit
 from steinflow.inference.stopping import Converged
 from steinflow.methods import svgd
 from steinflow.methods.annealed import Annealed
-from steinflow.methods.base import Method, Time
+from steinflow.methods.base import Draws, Method, Time
 from steinflow.methods.dsvi import DSVI
 from steinflow.methods.map import MAP
 from steinflow.methods.monte_carlo import MonteCarlo
@@ -65,6 +65,7 @@ __all__ = [
     "Checkpoint",
     "Converged",
     "Density",
+    "Draws",
     "Method",
     "MonteCarlo",
     "Outcome",

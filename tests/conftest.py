@@ -25,9 +25,9 @@ def forget_compiled_code():
         jax.clear_caches()
 
 
-@pytest.fixture(params=["float32", "float64"])
+@pytest.fixture(params=["float32", pytest.param("float64", marks=pytest.mark.slow)])
 def dtype(request):
-    """Run the test in both precisions."""
+    """Run the test in both precisions; the double one is left to make test-slow."""
     with jax.enable_x64(request.param == "float64"):
         yield jnp.dtype(request.param)
 
@@ -36,4 +36,11 @@ def dtype(request):
 def x64():
     """Run the test in double precision."""
     with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def standard_promotion():
+    """Let NumPyro and PyMC mix integers and floats, as their own code does."""
+    with jax.numpy_dtype_promotion("standard"):
         yield

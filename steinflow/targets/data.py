@@ -14,6 +14,8 @@ from steinflow.targets.batches import batch_indices
 from steinflow.targets.streams import HostData, Mapped, Stream, num_rows_of
 from steinflow.typing import Array, Batch, PRNGKeyArray, PyTree
 
+__all__ = ["Data", "HostRows", "Mapped", "Rows", "Stream", "as_data"]
+
 
 class Data(eqx.Module):
     """The data of a target, and how much of them a step sees."""

@@ -67,7 +67,8 @@ def assert_same(found, reference):
         assert np.max(np.abs(np.asarray(found[name]) - values)) < ROUNDING * np.std(values)
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 4])
 def test_processes(count, tmp_path):
     found = [finish(process) for process in start_processes(count, tmp_path)]
     assert all(each == found[0] for each in found)

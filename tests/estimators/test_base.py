@@ -123,6 +123,7 @@ def test_minibatches(diabetes):
     assert large.batch_size_ is None
 
 
+@pytest.mark.slow
 def test_networks_are_less_sure_where_there_are_no_data():
     X = np.linspace(-2, 2, 100)[:, None]
     y = np.sin(2 * X[:, 0])

@@ -67,7 +67,10 @@ def test_every_method_has_a_case():
     assert not EXPORTED - covered, f"add these to CASES in {__file__}"
 
 
-@pytest.mark.parametrize("name", CASES)
+LONG = ("PBP",)  # whose own tests see most of it
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in CASES])
 def test_conformance(name, dtype, tmp_path):
     case = CASES[name]
     target, method = case.target(), case.method()

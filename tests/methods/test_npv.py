@@ -64,6 +64,7 @@ def test_correlated_gaussian_with_many_components():
     assert single.variances[0] < 0.5 * COVARIANCE[1, 1]
 
 
+@pytest.mark.slow
 def test_it_stops_by_itself_and_draws_from_every_component():
     x0 = jax.random.normal(jax.random.key(0), (5, 2))
     method = sf.NPV(draws_per_component=3)

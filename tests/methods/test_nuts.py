@@ -66,6 +66,7 @@ def test_an_interrupted_run_has_as_many_draws_of_every_chain():
     assert len(set(np.asarray(result.particles[:, 0]).tolist())) > 8
 
 
+@pytest.mark.slow
 def test_divergences_are_counted(result):
     assert result.info["num_divergent"] == 0
     narrow = sf.fit(  # a neck that no step size fits

@@ -21,6 +21,7 @@ def tempered(gamma, t):
     return 5 * beta / precision, 1 / precision
 
 
+@pytest.mark.slow
 def test_mirror_descent_follows_the_tempered_path():
     method = sf.PMD(0.1, constant=True)
     flat, _ = flatten(sf.Density(lambda x: -0.5 * jnp.sum((x - 1) ** 2) / 0.2), jnp.zeros((1, 1)))

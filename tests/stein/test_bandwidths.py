@@ -40,7 +40,10 @@ def test_exact_over_many_orders_of_magnitude(x64):
     np.testing.assert_allclose(median(x), naive.median_distance(x), rtol=1e-9)
 
 
-@pytest.mark.parametrize(("n", "d"), [(363, 1), (1000, 1), (2500, 10)])
+@pytest.mark.parametrize(
+    ("n", "d"),
+    [(363, 1), pytest.param(1000, 1, marks=pytest.mark.slow), pytest.param(2500, 10, marks=pytest.mark.slow)],
+)
 def test_within_one_percent_for_large_clouds(n, d):
     for name, x in clouds(n, d).items():
         if name == "ties":

@@ -13,7 +13,6 @@ import steinflow as sf
 from steinflow.stein.discrepancy import ksd_squared
 
 KERNELS = {
-    "IMQ": sf.kernels.IMQ(),
     "sum of sums": 2 * (sf.kernels.RBF() + sf.kernels.Linear("full")) + sf.kernels.IMQ(3.0),
     "default": sf.kernels.Centered(sf.kernels.Multiquadric(sf.kernels.Wide()) + 0.02 * sf.kernels.Linear()),
 }
@@ -35,15 +34,14 @@ def facts(x, s, order, shift, kernel):
 
 @hypothesis.settings(max_examples=40, deadline=None, derandomize=True)
 @hypothesis.given(
-    shape=st.sampled_from([(1, 1), (5, 2)]),
     seed=st.integers(0, 10**6),
     name=st.sampled_from(list(KERNELS)),
     shift=st.floats(-100, 100),
     scale=st.floats(1e-3, 1e3),
 )
-def test_properties(shape, seed, name, shift, scale):
+def test_properties(seed, name, shift, scale):
     with jax.enable_x64(True):
-        x, s = naive.cloud(*shape, jnp.float64, seed)
+        x, s = naive.cloud(5, 2, jnp.float64, seed)
         order = np.random.default_rng(seed).permutation(len(x))
         for what, (value, expected) in facts(scale * x, s, order, shift, KERNELS[name]).items():
             size = 1 + np.abs(np.asarray(expected)).max()

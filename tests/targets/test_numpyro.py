@@ -12,6 +12,8 @@ from references import EFFECTS, ERRORS, eight_schools, logistic, logistic_data
 
 import steinflow as sf
 
+pytestmark = pytest.mark.usefixtures("standard_promotion")
+
 
 @pytest.mark.parametrize("name", ["eight schools", "logistic", "poisson"])
 def test_defaults_agree_with_nuts(name):

@@ -13,6 +13,8 @@ import steinflow as sf
 
 pm = pytest.importorskip("pymc")
 
+pytestmark = pytest.mark.usefixtures("standard_promotion")
+
 
 @pytest.fixture(scope="module")
 def schools():

@@ -65,6 +65,7 @@ def test_the_mean_score_moves_the_cloud_and_the_rest_its_shape():
     np.testing.assert_allclose(shifted, moves + 100, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_centred_on_a_cloud_of_its_own(x64):
     """A kernel that is adapted to other particles than those of the direction is still the function that it says."""
     x, s = naive.cloud(5, 2, jnp.float64)
