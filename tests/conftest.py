@@ -39,7 +39,7 @@ def x64():
         yield
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def standard_promotion():
     """Let NumPyro and PyMC mix integers and floats, as their own code does."""
     with jax.numpy_dtype_promotion("standard"):

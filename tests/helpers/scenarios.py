@@ -102,7 +102,7 @@ def beta(a: float = 4.0, b: float = 2.0) -> Scenario:
 
 def gamma_poisson(shape: float = 2.0, rate: float = 1.0, counts=(3, 1, 4, 1, 5, 9, 2, 6)) -> Scenario:
     """A rate with a Gamma prior and Poisson counts: its posterior is Gamma again."""
-    counts = np.asarray(counts)
+    counts = np.asarray(counts, np.float32)
     posterior_shape, posterior_rate = shape + counts.sum(), rate + len(counts)
     return Scenario(
         "Gamma-Poisson",

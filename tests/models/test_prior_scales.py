@@ -63,6 +63,7 @@ def test_the_smallest_width_within_a_standard_error():
     assert chosen(np.nan, -np.inf, -1.0) == 9.0
 
 
+@pytest.mark.slow
 def test_waves_want_a_wide_prior_and_noise_a_narrow_one(waves):
     X, y = waves
     settings = {"hidden": (20,), "batch_size": 50}

@@ -125,5 +125,8 @@ def test_settings_are_checked(cloud):
     with pytest.raises(ValueError, match="even number of features"):
         RandomFeatures(7)
     for kernel, name in [(lambda x, y: x @ y, "Function"), (sf.SVGD().kernel, "Multiquadric")]:
-        with pytest.raises(TypeError, match=rf"as sf\.kernels\.RBF and sf\.kernels\.IMQ do; {name} does not.*Use sf\.svgd\.Subsample\(m\)"):
+        with pytest.raises(
+            TypeError,
+            match=rf"as sf\.kernels\.RBF and sf\.kernels\.IMQ do; {name} does not.*Use sf\.svgd\.Subsample\(m\)",
+        ):
             RandomFeatures(8).direction(*cloud, kernel, key=jax.random.key(0))
