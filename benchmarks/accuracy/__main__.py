@@ -7,6 +7,7 @@
     python -m benchmarks.accuracy evaluations       # gradients and seconds to the accuracy of 1,000 draws of NUTS
     python -m benchmarks.accuracy dimensions        # sd ratio against dimension, docs/images/dimensions.png
     python -m benchmarks.accuracy exploration       # the default with and without it, into docs/tuning-free.md
+    python -m benchmarks.accuracy constants         # every constant halved and doubled, into docs/tuning-free.md
     python -m benchmarks.accuracy page              # what is measured so far, into docs/tuning-free.md
 
 The error of the mean is in posterior sds (root mean square over coordinates); the ratio is particle sd over true sd,
@@ -18,6 +19,7 @@ knowledge of the truth, which no user has; that of the peers is 0.1.
 import sys
 
 from benchmarks.accuracy import studies
+from benchmarks.accuracy.constants import constants
 from benchmarks.accuracy.contenders import CONTENDERS
 from benchmarks.accuracy.page import HEADER, line, page, particles_of
 from benchmarks.accuracy.problems import PROBLEMS
@@ -31,6 +33,7 @@ STUDIES = {
         studies.evaluations,
         studies.dimensions,
         studies.exploration,
+        constants,
         page,
     )
 }
