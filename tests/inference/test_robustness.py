@@ -108,7 +108,7 @@ WRONG_PARTICLES = {
     "different lengths": ({"a": jnp.zeros(3), "b": jnp.zeros(4)}, ValueError, "the same in every array"),
     "nothing": ({}, ValueError, "leading axis"),
     "nested lists": ([[1.0, 2.0], [3.0, 4.0]], ValueError, r"np\.array"),
-    "complex": (jnp.ones((3, 2)) * 1j, TypeError, "real numbers"),
+    "complex": (np.ones((3, 2)) * 1j, TypeError, "real numbers"),
     "text": (np.array([["a"], ["b"]]), TypeError, "real numbers"),
     "objects": (np.array([[object()]]), TypeError, "real numbers"),
     "NaN": (jnp.array([[jnp.nan], [0.0]]), ValueError, "1 of 2 particles are not finite"),
@@ -128,7 +128,7 @@ WRONG_DENSITIES = {
     "nothing": (lambda x: None, TypeError, "return its value"),
     "text": (lambda x: "high", TypeError, "return its value"),
     "integer": (lambda x: jnp.sum(x > 0), TypeError, "differentiated; got int"),
-    "complex": (lambda x: 1j * jnp.sum(x), TypeError, "differentiated; got complex"),
+    "complex": (lambda x: jax.lax.complex(jnp.sum(x), jnp.sum(x)), TypeError, "differentiated; got complex"),
     "numpy": (lambda x: -np.sum(np.asarray(x) ** 2), jax.errors.TracerArrayConversionError, "Tracer"),
     "branch": (lambda x: -x[0] if x[0] > 0 else x[0], jax.errors.TracerBoolConversionError, "boolean"),
 }
