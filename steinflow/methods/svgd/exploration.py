@@ -1,116 +1,211 @@
-r"""Exploration: how single particles move by themselves, beside the Stein direction.
+r"""Exploration: how single particles move by themselves, between the Stein flow that arrives and the one that settles.
 
-Deterministic particles know the target only where they are. A particle that strays into a narrow region of high
-density, such as the neck of a funnel, is held there by its own score against the push of all the others, and modes that
-are far apart keep the particles that they started with. Random moves of single particles, which know no kernel, bring
-strays home and fill modes by their weight; the Stein direction then turns what is a random sample into an even one
-(compare Gallego & Rios Insua, arXiv:1812.00071).
+Deterministic particles know the target only where they are, and n of them say little about a tail. Particles that move
+by themselves fill modes and tails by their mass, and what they have seen on the way, hundreds of times n states, is
+remembered (`memory.py`).
 """
 
 import abc
+import dataclasses
+import math
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Bool
 
-from steinflow.devices.normals import normal, uniform
-from steinflow.methods.base import Time
-from steinflow.stein.geometry import mean_and_shape
-from steinflow.typing import Array, Key, Particles, Scores
+from steinflow.devices.normals import normal
+from steinflow.methods.svgd.metrics import Metric, factor
+from steinflow.typing import Array, Key, Particles, Scalar, Scores
 
-_STEPS_PER_POSITION = 20  # so that successive directions agree, by which the step adapts
+_FEWEST_DIMENSIONS = 3  # in which a direction turns; where there are fewer, standard normal coordinates are added
+_FOLLOWING = 0.05  # share of the newest cloud in the spread that the warm-up follows: it remembers twenty steps
 
 
 class Exploration(eqx.Module):
     """How particles explore, in the coordinates of the metric, in which the cloud has unit scale.
 
-    To add one: a state (None where there is nothing to remember), where scores are taken, and the moves of one step.
+    To add one: a state (None where there is nothing to remember), where particles want to go, and the next state.
     """
 
     @abc.abstractmethod
-    def init(self, particles: Particles) -> Any:
+    def init(self, particles: Particles, *, key: Key) -> Any:
         """Return the state before the first step."""
 
-    def positions(self, particles: Particles, state: Any, *, time: Time) -> Particles:
-        """Return where the scores of this step are taken: one position per particle, by default its own."""
-        return particles
-
     @abc.abstractmethod
-    def moves(self, points: Particles, scores: Scores, state: Any, *, time: Time, key: Key) -> tuple[Array, Any]:
-        """Return the random move of every point, given the scores, and the next state."""
+    def moves(self, scores: Scores, state: Any, *, key: Key) -> Array:
+        """Return the move that every particle would make, given the scores where they are."""
+
+    def step(
+        self,
+        moves: Array,
+        scores: Scores,
+        scores_there: Scores,
+        made: Bool[Array, "n 1"],
+        state: Any,
+        *,
+        warming: Array,
+        key: Key,
+    ) -> Any:
+        """Return the next state, once the moves are made.
+
+        Args:
+            moves: what `moves` returned.
+            scores: those that it was given.
+            scores_there: those after the moves.
+            made: which moves were made; those that lead to where the score is not finite are not.
+            state: as before.
+            warming: whether this is the warm-up.
+            key: for random numbers.
+        """
+        return state
 
 
-class NoExploration(Exploration):
-    """Particles follow the Stein direction and nothing else, as in the paper."""
+class MicrocanonicalState(eqx.Module):
+    """Directions of all particles, the coordinates that are added where there are few, and the step size."""
 
-    def init(self, particles):
-        return None
-
-    def moves(self, points, scores, state, *, time, key):
-        return jnp.zeros_like(points), None
+    directions: Array
+    added: Array
+    step_size: Scalar
 
 
-class Barker(Exploration):
-    r"""Barker moves in the first half of the run, and scores from around each particle in all of it.
+class Microcanonical(Exploration):
+    r"""Microcanonical Langevin moves (Robnik & Seljak, arXiv:2303.18221).
 
-    Each coordinate of each particle makes a random move whose size does not depend on where the particle is, and whose
-    sign follows the score (Livingstone & Zanella, JRSS B 2022; without their acceptance step, Mauri & Zanella 2024):
+    A particle moves at a constant speed; the score turns its direction and never changes its speed, so that no score,
+    however long, throws it far. With u the direction, half a turn, a step, half a turn:
 
-    $$\pm z, \qquad z \sim N(0, 2 \epsilon), \qquad P(+) = \frac{1}{1 + e^{-z (s - \bar s)}}.$$
+    $$\dot x = u, \qquad \dot u = \frac{(I - u u^\top)\, s(x)}{d - 1},$$
 
-    To first order in $\epsilon$ this is the Langevin move $\epsilon s + \sqrt{2 \epsilon}\, \xi$. But where the score
-    is long, as in the neck of a funnel, a Langevin move overshoots, and one whose step is shorter there would need the
-    divergence of the step, that is second derivatives. A Barker move turns back instead. The mean of all moves is taken
-    out: they change the shape of the cloud and not its position, and an error that all scores share, as with
-    minibatches, drops out. The step $\epsilon$ falls to zero by half of the run.
-
-    The score of particle i is taken at $x_i \pm w\, (x_j - \bar x)$, with j and the sign in turns. The width w follows
-    the gap between particles, $w = b\, n^{-1/d} (1 - d/n)$, and is less on targets that are steeper than a Gaussian as
-    wide as the cloud. On a Gaussian target, whose scores are linear, this averages to the score at the particle; in a
-    narrow region the walls are felt.
-
-    Where there are no more particles than dimensions, neither is done: their randomness would outlast the run.
+    then a little noise on the direction, which is forgotten after a way of $\sqrt d$. All particles share one step
+    size, which holds the variance of the energy's error, per step and dimension, at `energy_error`: where it is
+    smaller, the states are less biased and further correlated. The energy's change is taken from the scores at both
+    ends (the trapezoid rule, exact on Gaussians), so that no log density is needed, and no large ones are subtracted.
 
     Args:
-        step_size: the step of the moves at the start, before a factor 1 - d/n.
-        blur: b, how far from a particle its score is taken, relative to the gap between particles.
+        energy_error: the variance of the error of energy per dimension; five times that in the warm-up.
     """
 
-    step_size: float = 0.05
-    blur: float = 0.25
+    energy_error: float = 2e-4
 
-    def init(self, particles):
-        return jnp.ones((), particles.dtype)  # how steep the target is
-
-    def positions(self, particles, state, *, time):
+    def init(self, particles, *, key):
         num_particles, dim = particles.shape
-        if num_particles <= dim:
-            return particles
-        gap = num_particles ** (-1 / dim) * (1 - dim / num_particles)
-        width = self.blur * gap * jax.lax.rsqrt(jnp.maximum(state, 1.0))
-        turn = time.step // _STEPS_PER_POSITION
-        sign = (1 - 2 * (turn % 2)).astype(particles.dtype)
-        neighbours = jnp.roll(particles, 1 + turn // 2 % (num_particles - 1), axis=0)
-        return particles + sign * width * mean_and_shape(neighbours)[1]
+        all_dims = max(dim, _FEWEST_DIMENSIONS)
+        direction_key, added_key = jax.random.split(key)
+        directions = normal(direction_key, (num_particles, all_dims), particles.dtype)
+        added = normal(added_key, (num_particles, all_dims - dim), particles.dtype)
+        return MicrocanonicalState(_unit(directions), added, jnp.asarray(0.1 * all_dims**0.5, particles.dtype))
 
-    def moves(self, points, scores, state, *, time, key):
-        num_particles, dim = scores.shape
-        if num_particles <= dim:
-            return jnp.zeros_like(scores), state
-        own = mean_and_shape(scores)[1]
+    def moves(self, scores, state, *, key):
+        halfway, _ = _turned(state.directions, scores, state.added, state.step_size)
+        return state.step_size * halfway[:, : scores.shape[1]]
 
-        def draw():
-            size_key, sign_key = jax.random.split(key)
-            fading = ((1 - dim / num_particles) * (1 - 2 * time.fraction)).astype(own.dtype)
-            z = jnp.sqrt(2 * self.step_size * fading) * normal(size_key, own.shape, own.dtype)
-            forward = uniform(sign_key, own.shape, own.dtype) < jax.nn.sigmoid(z * own)
-            return mean_and_shape(jnp.where(forward, z, -z))[1]
+    def step(self, moves, scores, scores_there, made, state, *, warming, key):
+        size, dim, all_dims = state.step_size, moves.shape[1], state.directions.shape[1]
+        halfway, gained = _turned(state.directions, scores, state.added, size)
+        added = state.added + size * halfway[:, dim:]
+        directions, gained_then = _turned(halfway, scores_there, added, size)
+        slopes = _joined(scores, state.added) + _joined(scores_there, added)
+        error = gained + gained_then - 0.5 * size * jnp.sum(halfway * slopes, axis=1)
 
-        return jax.lax.cond(time.fraction < 0.5, draw, lambda: jnp.zeros_like(scores)), _steepness(own)
+        known = made & jnp.isfinite(error)[:, None]
+        found = jnp.mean(jnp.where(known[:, 0], error, 0.0) ** 2) / all_dims
+        wanted = self.energy_error * jnp.where(warming, 5.0, 1.0).astype(error.dtype)
+        change = jnp.clip((wanted / jnp.maximum(found, 1e-12)) ** 0.05, 0.7, 1.3)
+        new_size = jnp.minimum(size * change, all_dims**0.5)
+
+        directions = jnp.where(known, directions, -state.directions)  # who cannot go on turns round
+        noise = jnp.sqrt((jnp.exp(2 * new_size / all_dims**0.5) - 1) / all_dims)
+        directions = _unit(directions + noise * normal(key, directions.shape, directions.dtype))
+        return MicrocanonicalState(directions, jnp.where(known, added, state.added), new_size)
 
 
-def _steepness(own):
-    """Return the typical square of a score in the coordinates of the cloud: about 1 on a Gaussian target."""
-    squares = jnp.mean(own**2, axis=1)
-    return jnp.exp(jnp.mean(jnp.log(jnp.clip(squares, 1e-30, 1e30))))
+def _turned(directions, scores, added, step_size):
+    """Return directions after half a turn, and the change of kinetic energy.
+
+    The formulas are those of BlackJAX's `esh_dynamics_momentum_update_one_step`, which the tests compare them with, for
+    all particles at once; BlackJAX itself takes longer to import than all of steinflow.
+    """
+    slopes = _joined(scores, added)
+    steepness = jnp.linalg.norm(slopes, axis=1, keepdims=True)
+    uphill = slopes / jnp.maximum(steepness, jnp.finfo(slopes.dtype).tiny)
+    angle = 0.5 * step_size * steepness / (slopes.shape[1] - 1)
+    along, shrunk = jnp.sum(directions * uphill, axis=1, keepdims=True), jnp.exp(-angle)
+    turned = _unit(uphill * (1 - shrunk) * (1 + shrunk + along * (1 - shrunk)) + 2 * shrunk * directions)
+    gained = angle - math.log(2) + jnp.log1p(along + (1 - along) * shrunk**2)
+    return turned, (slopes.shape[1] - 1) * gained[:, 0]
+
+
+def _joined(scores, added):
+    """Return the scores in all coordinates: the added ones are standard normal."""
+    return jnp.concatenate([scores, -added], axis=1)
+
+
+def _unit(rows):
+    return rows / jnp.linalg.norm(rows, axis=1, keepdims=True)
+
+
+class Walk(eqx.Module):
+    """Exploring particles: their scores, the spread of the cloud that the metric sees, its factor L, and the state."""
+
+    scores: Scores
+    spread: Array
+    factor: Array
+    state: Any
+
+    @classmethod
+    def start(cls, exploration: Exploration, particles: Particles, metric: Metric, *, key: Key) -> "Walk":
+        """Return a walk that has not begun."""
+        spread = metric.spread(particles)
+        return cls(jnp.zeros_like(particles), spread, factor(spread), exploration.init(particles, key=key))
+
+    def begin(self, particles: Particles, scores: Scores, metric: Metric) -> "Walk":
+        """Return the walk that starts from these particles, each in a direction of its own."""
+        spread = metric.spread(particles)
+        return Walk(jnp.where(jnp.isfinite(scores), scores, 0.0), spread, factor(spread), self.state)
+
+    def at(self, indices: Array) -> "Walk":
+        """Return the walk with every particle at the position of another, or its own; each keeps its direction."""
+        return dataclasses.replace(self, scores=self.scores[indices])
+
+    def ahead(self, exploration: Exploration, particles: Particles, *, key: Key) -> Particles:
+        """Return where the particles want to go."""
+        moves = exploration.moves(self._to_units(self.scores), self.state, key=key)
+        return particles + self._from_units(moves)
+
+    def step(
+        self,
+        exploration: Exploration,
+        particles: Particles,
+        ahead: Particles,
+        scores: Scores,
+        metric: Metric,
+        *,
+        warming: Array,
+        keys: tuple[Key, Key],
+    ) -> tuple[Particles, "Walk"]:
+        """Return the particles after their moves, and the walk; in the warm-up the spread follows them."""
+        made = jnp.all(jnp.isfinite(ahead) & jnp.isfinite(scores), axis=1, keepdims=True)
+        before, there = self._to_units(self.scores), self._to_units(scores)
+        moves = exploration.moves(before, self.state, key=keys[0])
+        state = exploration.step(moves, before, there, made, self.state, warming=warming, key=keys[1])
+        moved = jnp.where(made, ahead, particles)
+
+        def followed():
+            spread = (1 - _FOLLOWING) * self.spread + _FOLLOWING * metric.spread(moved)
+            return spread, factor(spread)
+
+        spread, new_factor = jax.lax.cond(warming, followed, lambda: (self.spread, self.factor))
+        return moved, Walk(jnp.where(made, scores, self.scores), spread, new_factor, state)
+
+    def pulls(self) -> tuple[Array, Array]:
+        """Return M s at the particles, M being the spread, and the diagonal of M."""
+        level = jnp.diag(self.spread) if self.spread.ndim == 2 else self.spread
+        return self._from_units(self._to_units(self.scores)), level
+
+    def _to_units(self, scores):
+        return scores @ self.factor if self.factor.ndim == 2 else scores * self.factor
+
+    def _from_units(self, moves):
+        return moves @ self.factor.T if self.factor.ndim == 2 else moves * self.factor

@@ -13,22 +13,26 @@ from going astray. `docs/tuning-free.md` explains and measures all this.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
 
-from steinflow.methods.base import Draws, Method
-from steinflow.methods.svgd.exploration import Barker, Exploration, NoExploration
+from steinflow.methods.base import Draws, Method, Time
+from steinflow.methods.svgd.arrival import homes, shortened
+from steinflow.methods.svgd.exploration import Exploration, Microcanonical, Walk
+from steinflow.methods.svgd.memory import Trajectory
 from steinflow.methods.svgd.metrics import Cloud, Euclidean, Metric
 from steinflow.methods.svgd.steps import Adaptive, DecayingAdam, StepRule, adagrad, as_step_rule
 from steinflow.stein.approximations import Approximation, RandomFeatures
 from steinflow.stein.bandwidths import Wide
 from steinflow.stein.direction import stein_direction
 from steinflow.stein.kernels import IMQ, RBF, Centered, Kernel, Linear, Multiquadric, positive_definite
-from steinflow.typing import Particles, Point, Scalar
+from steinflow.typing import Array, Particles, Point, Scalar
+
+_FEWEST_PARTICLES = 10  # whose scatter says something
 
 
 def _default_kernel(approximation: Approximation | None) -> Kernel:
@@ -38,11 +42,12 @@ def _default_kernel(approximation: Approximation | None) -> Kernel:
 
 
 class SVGDState(eqx.Module):
-    """The particles, and what the step rule and the exploration remember."""
+    """The particles, what the step rule remembers, and what exploring adds: None where there is no exploration."""
 
     particles: Particles
     step_rule: Any
-    exploration: Any
+    walk: Walk | None = None
+    memory: Trajectory | None = None
 
 
 class SVGD(Method):
@@ -66,7 +71,7 @@ class SVGD(Method):
     kernel: Kernel
     metric: Metric
     step_rule: StepRule
-    exploration: Exploration
+    exploration: Exploration | None
     approximation: Approximation | None
 
     def __init__(
@@ -74,14 +79,15 @@ class SVGD(Method):
         kernel: Kernel | Callable[[Point, Point], Scalar] | None = None,
         metric: Metric | None = None,
         optimizer: StepRule | optax.GradientTransformation | None = None,
-        exploration: Exploration | None = None,
+        exploration: Exploration | Literal["default"] | None = "default",
         approximation: Approximation | None = None,
     ):
         all_default = kernel is None and metric is None and optimizer is None
         self.kernel = _default_kernel(approximation) if kernel is None else positive_definite(kernel)
         self.metric = Cloud() if metric is None else metric
         self.step_rule = Adaptive() if optimizer is None else as_step_rule(optimizer)
-        self.exploration = (Barker() if all_default else NoExploration()) if exploration is None else exploration
+        unasked = Microcanonical() if all_default else None
+        self.exploration = unasked if exploration == "default" else exploration
         self.approximation = approximation
 
     @classmethod
@@ -100,23 +106,51 @@ class SVGD(Method):
         return cls(kernel=RBF(), metric=Euclidean(), optimizer=DecayingAdam(reach))
 
     def init(self, target, particles, *, num_steps, key):
-        return SVGDState(particles, self.step_rule.init(particles), self.exploration.init(particles))
+        step_rule = self.step_rule.init(particles)
+        if self.exploration is None or target.noisy or len(particles) < _FEWEST_PARTICLES:
+            return SVGDState(particles, step_rule)
+        walk = Walk.start(self.exploration, particles, self.metric, key=key)
+        return SVGDState(particles, step_rule, walk, Trajectory.empty(particles, num_steps // 4))
 
     def step(self, target, state, batch, *, time, key):
-        x = state.particles
-        pairs_key, exploration_key = jax.random.split(key)
-        scores = target.scores(self.exploration.positions(x, state.exploration, time=time), batch)
-        known = jnp.all(jnp.isfinite(scores), axis=1, keepdims=True)
+        if state.walk is None:
+            scores = target.scores(state.particles, batch)
+            return SVGDState(*self._flowed(target, state.particles, scores, state.step_rule, time=time, key=key))
+        x, walk, phase = state.particles, state.walk, Phase.at(time, *state.particles.shape)
+        keys = jax.random.split(key)
+        ahead = jnp.where(phase.moving, walk.ahead(self.exploration, x, key=keys[0]), x)
+        # Once, whatever the phase: this is what compiles longest.
+        log_densities, scores = target.log_densities_and_scores(ahead, batch)
 
+        def explore():
+            warming = ~phase.remembering
+            moved = walk.step(self.exploration, x, ahead, scores, self.metric, warming=warming, keys=(keys[0], keys[1]))
+            particles, next_walk = _where(phase.moving, moved, (x, walk.begin(x, scores, self.metric)))
+            home = jnp.where(warming, homes(log_densities, x.shape[1]), jnp.arange(len(x)))
+            return particles[home], state.step_rule, next_walk.at(home)
+
+        def flow():
+            step_rule = _where(phase.settling_begins, self.step_rule.init(x), state.step_rule)
+            arriving = ~phase.settling
+            flowed = self._flowed(target, x, scores, step_rule, time=phase.time, key=key, arriving=arriving)
+            return *flowed, walk
+
+        particles, step_rule, walk = jax.lax.cond(phase.exploring, explore, flow)
+        memory = state.memory.begin(particles, where=phase.exploring & ~phase.moving)
+        memory = memory.add(particles, *walk.pulls(), part=phase.remembered, remembering=phase.remembering)
+        return SVGDState(particles, step_rule, walk, memory)
+
+    def _flowed(self, target, x, scores, step_rule, *, time, key, arriving=None):
+        """Return the particles after a step along the Stein direction, and the step rule's next state."""
+        known = jnp.all(jnp.isfinite(scores), axis=1, keepdims=True)
         frame = self.metric.frame(x)
         u, s = frame.points(x), frame.scores(jnp.where(known, scores, 0.0))
-        phi = self._direction(u, s, key=pairs_key)
-        moves, step_rule = self.step_rule.moves(phi, u, state.step_rule, time=time, noisy=target.noisy)
-        strolls, exploration = self.exploration.moves(u, s, state.exploration, time=time, key=exploration_key)
-
-        moved = x + frame.moves(moves + strolls)
+        s = s if arriving is None else jnp.where(arriving, shortened(s), s)
+        phi = self._direction(u, s, key=key)
+        moves, step_rule = self.step_rule.moves(phi, u, step_rule, time=time, noisy=target.noisy)
+        moved = x + frame.moves(moves)
         possible = jnp.all(jnp.isfinite(moved), axis=1, keepdims=True) & jnp.any(known)
-        return SVGDState(jnp.where(possible, moved, x), step_rule, exploration)
+        return jnp.where(possible, moved, x), step_rule
 
     def _direction(self, u, s, *, key):
         if self.approximation is None:
@@ -124,4 +158,48 @@ class SVGD(Method):
         return self.approximation.direction(u, s, self.kernel, key=key)
 
     def draws(self, target, state, *, key):
-        return Draws(state.particles)
+        if state.memory is None:
+            return Draws(state.particles)
+        return Draws(
+            jnp.where(state.memory.complete, state.memory.imprinted(state.particles), state.particles),
+            metrics={"mixing": state.memory.mixing()},
+        )
+
+
+class Phase(eqx.Module):
+    """Where in its run a step is: the first 30% of the steps arrive, the next 45% explore, the last 25% settle.
+
+    The first tenth of the run that explores is a warm-up, the rest is remembered. Where there are no more particles
+    than dimensions the Stein direction cannot hold their spread: they explore to the end.
+    """
+
+    exploring: Array
+    moving: Array  # exploring, but for the first step, which takes the scores to begin with
+    remembering: Array
+    remembered: Array  # the part of what there is to remember
+    settling: Array
+    settling_begins: Array
+    time: Time  # of the step rule: settling is a run of its own
+
+    @classmethod
+    def at(cls, time: Time, num_particles: int, dim: int) -> "Phase":
+        """Return the phase of this step."""
+        parts = 0.3, 0.4, 0.75 if num_particles > dim else 1.0
+        explore, remember, settle = ((part * time.num_steps).astype(time.step.dtype) for part in parts)
+        settling = time.step >= settle
+        exploring = (time.step >= explore) & ~settling
+        own_time = Time(time.step - settle, time.num_steps - settle)
+        return cls(
+            exploring=exploring,
+            moving=exploring & (time.step > explore),
+            remembering=exploring & (time.step >= remember),
+            remembered=(time.step - remember) / jnp.maximum(settle - remember, 1),
+            settling=settling,
+            settling_begins=time.step == settle,
+            time=_where(settling, own_time, time),
+        )
+
+
+def _where(condition, one, other):
+    """Choose between two pytrees."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), one, other)

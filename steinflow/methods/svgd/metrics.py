@@ -7,9 +7,11 @@ metric builds a `Frame` from the particles: u = L^-1 (x - c), in which scores ar
 import abc
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 
 from steinflow.devices import triangular
+from steinflow.stein.geometry import mean_and_shape
 from steinflow.typing import Array, Particles, Scores
 
 
@@ -35,7 +37,11 @@ class Frame(eqx.Module):
 
 
 class Metric(eqx.Module):
-    """A rule for the frame. To add one, say how it follows from the particles."""
+    """A rule for the frame. To add one, say how spread and frame follow from the particles."""
+
+    @abc.abstractmethod
+    def spread(self, particles: Particles) -> Array:
+        """Return what the metric sees of the covariance: a matrix, a vector of variances, or 1."""
 
     @abc.abstractmethod
     def frame(self, particles: Particles) -> Frame:
@@ -44,6 +50,9 @@ class Metric(eqx.Module):
 
 class Euclidean(Metric):
     """The coordinates as they are: the paper's choice."""
+
+    def spread(self, particles):
+        return jnp.ones((), particles.dtype)
 
     def frame(self, particles):
         one = jnp.ones((), particles.dtype)
@@ -63,18 +72,37 @@ class Cloud(Metric):
 
     max_dim: int = 512
 
-    def frame(self, particles):
+    def spread(self, particles):
         num_particles, dim = particles.shape
-        center = jnp.mean(particles, axis=0)
-        deviations = particles - center
+        _, deviations = mean_and_shape(particles)
         variances = jnp.mean(deviations**2, axis=0)
         sds = jnp.where(variances > 0, jnp.sqrt(variances), 1.0)
         if dim == 1 or dim > min(self.max_dim, num_particles):
-            return Frame(center, sds, 1 / sds)
+            return sds**2
         standardized = deviations / sds
         correlations = standardized.T @ standardized / num_particles
         # The floor keeps the Cholesky factor finite where particles lie in a plane.
         shrinkage = max((dim / (10 * num_particles)) ** 2, 10 * dim * jnp.finfo(particles.dtype).eps)
-        identity = jnp.eye(dim, dtype=particles.dtype)
-        factor = jnp.linalg.cholesky((1 - shrinkage) * correlations + shrinkage * identity)
-        return Frame(center, sds[:, None] * factor, triangular.inverse(factor) / sds)
+        shrunk = (1 - shrinkage) * correlations + shrinkage * jnp.eye(dim, dtype=particles.dtype)
+        return sds[:, None] * shrunk * sds
+
+    def frame(self, particles):
+        center, spread = jnp.mean(particles, axis=0), self.spread(particles)
+        if spread.ndim < 2:
+            return Frame(center, jnp.sqrt(spread), jax.lax.rsqrt(spread))
+        sds, correlations = _factored(spread)
+        return Frame(center, sds[:, None] * correlations, triangular.inverse(correlations) / sds)
+
+
+def factor(spread: Array) -> Array:
+    """Return L with L L' = spread: a lower-triangular matrix, a vector (its diagonal), or 1."""
+    if spread.ndim < 2:
+        return jnp.sqrt(spread)
+    sds, correlations = _factored(spread)
+    return sds[:, None] * correlations
+
+
+def _factored(spread):
+    """Return sds and the Cholesky factor of the correlations: scales, however far apart, are taken out first."""
+    sds = jnp.sqrt(jnp.diag(spread))
+    return sds, jnp.linalg.cholesky(spread / sds[:, None] / sds)

@@ -1,0 +1,35 @@
+r"""Arrival: from wherever the particles start to where the mass is.
+
+In the coordinates of the cloud the Stein flow arrives at any scale and correlation, by a constant factor per step, as
+long as no few particles rule it. A score of length l there says that the target's centre is l away if the target is as
+wide as the cloud, whose radius is $\sqrt d$. One of ten radii or a million says the same: that way, and not how far.
+"""
+
+import math
+
+import jax.numpy as jnp
+
+from steinflow.typing import Array, Scores
+
+_TRUST = 10.0  # radii of the cloud
+_CHANCE = 10.0  # by how much log densities differ in one mode, beside
+
+
+def shortened(scores: Scores) -> Scores:
+    """Return the scores, in the coordinates of the cloud, none longer than ten radii of the cloud."""
+    longest = _TRUST * scores.shape[1] ** 0.5
+    return scores * (longest / jnp.maximum(jnp.linalg.norm(scores, axis=1, keepdims=True), longest))
+
+
+def homes(log_densities: Array, dim: int) -> Array:
+    """Return for every particle the index of the one whose position it takes: its own, unless it is lost.
+
+    A particle is lost where it arrived at a mode without mass, as models of time series have many: its log density is
+    below that of the best tenth by more than all that a difference in width could make up for. A mode ten times as wide
+    in every coordinate has the same mass at a log density lower by log 10 per dimension.
+    """
+    best = jnp.nanquantile(log_densities, 0.9)
+    lost = log_densities < best - (_CHANCE + math.log(10) * dim)
+    order = jnp.argsort(lost)  # those at home first
+    places = jnp.arange(len(lost))
+    return jnp.where(lost, order[places % jnp.maximum(jnp.sum(~lost), 1)], places)
