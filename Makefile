@@ -11,10 +11,12 @@ demo: $(DEV) ## fit two posteriors, print a summary, write figures
 	$(BIN)/python examples/demo.py
 
 test: lint ## lint, type-check and run the tests
-	$(BIN)/pytest -n auto -m 'not slow'
+	$(BIN)/pytest -n auto --dist worksteal -m 'not slow'
 
+# Long runs want better code than the quick tests, which run theirs once (tests/conftest.py).
+test-slow: export XLA_FLAGS = --xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true
 test-slow: $(DEV) ## run the tests that take long
-	$(BIN)/pytest -n auto -m slow
+	$(BIN)/pytest -n auto --dist worksteal -m slow
 
 lint: $(DEV) ## check style, format and types
 	$(BIN)/ruff check .

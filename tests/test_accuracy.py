@@ -19,13 +19,21 @@ def check(result, scenario, mean_error, variance_error):
     assert worst_variance < variance_error, f"the variance is {worst_variance:.1%} off"
 
 
-@pytest.mark.parametrize("scenario", scenarios.ALL, ids=str)
+def marked(*quick):
+    """All scenarios, those of other names as slow tests."""
+    return [
+        pytest.param(scenario, marks=() if scenario.name in quick else pytest.mark.slow, id=scenario.name)
+        for scenario in scenarios.ALL
+    ]
+
+
+@pytest.mark.parametrize("scenario", marked("Correlated(0.5)", "Correlated(-0.9)", "Gamma-Poisson", "paper's mixture"))
 def test_default(scenario):
     result = sf.fit(scenario.target, particles=scenario.particles(100), num_steps=1000, key=0, progress=False)
     check(result, scenario, mean_error=0.1, variance_error=0.15)
 
 
-@pytest.mark.parametrize("scenario", scenarios.ALL, ids=str)
+@pytest.mark.parametrize("scenario", marked("Normal(3)", "LogNormal"))
 def test_paper(scenario):
     """Algorithm 1 with a step size that suits problems of scale one: RBF kernels lose some variance."""
     method = sf.SVGD.paper(1.0)

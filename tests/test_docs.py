@@ -2,14 +2,17 @@
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 import textwrap
 from inspect import ismodule
 from pathlib import Path
 
+import jax
 import pytest
 from markdown.extensions.toc import slugify
+from matplotlib import pyplot
 
 import steinflow
 
@@ -25,21 +28,16 @@ BLOCK = re.compile(
 LINK = re.compile(r"""(?:\]\(|(?:src|href|srcset)=")([^)"\s]+)""")
 HEADING = re.compile(r"^#+ +(.*?)(?: *\{ *#(\S+) *\})?$", re.MULTILINE)
 
-# Most of the time goes into compiling code that runs once: compile it badly, and keep it for the next time.
-QUICK = {
-    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-}
-# Examples compare long runs; here they only have to run. Other pages run as they stand.
-FEW_STEPS = """import steinflow; fit = steinflow.fit; \
-steinflow.fit = lambda *args, num_steps=1000, **options: fit(*args, num_steps=min(num_steps, 50), **options)"""
-WARNINGS = ["error", "ignore::FutureWarning:arviz", "ignore:PyTensor could not link to a BLAS:UserWarning"]
+
+def is_long(page: Path) -> bool:
+    """Examples compare long runs, and the page about migration has one run for each of its libraries."""
+    return page.parent.name == "examples" or page.name == "migration.md"
+
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
 each_page_in_time = pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=pytest.mark.slow if page.parent.name == "examples" else ()) for page in PAGES],
+    [pytest.param(page, marks=pytest.mark.slow if is_long(page) else ()) for page in PAGES],
     ids=lambda p: p.relative_to(ROOT).as_posix(),
 )
 
@@ -55,24 +53,33 @@ def script(text: str) -> str:
     return "\n".join(lines)
 
 
+def few_steps(*args, num_steps=1000, fit=steinflow.fit, **options):
+    return fit(*args, num_steps=min(num_steps, 50), **options)
+
+
+@pytest.fixture
+def as_a_user(tmp_path, monkeypatch):
+    """A folder to write to, the promotion that JAX comes with, and figures that nobody sees or has to close."""
+    monkeypatch.chdir(tmp_path)
+    pyplot.switch_backend("Agg")
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+    pyplot.close("all")
+    assert not jax.config.jax_enable_x64, "all pages run in this process: give this one a process of its own"
+
+
 @each_page_in_time
-def test_blocks_run(page, tmp_path, request):
+@pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
+def test_blocks_run(page, as_a_user, monkeypatch):
+    """In this process, where most of what a page needs is imported and compiled already."""
     code = script(page.read_text())
     if not code.strip():
         return
-    if page.parent.name == "examples":
-        code = FEW_STEPS + code  # into the line of the title, which is empty
+    if page.parent.name == "examples":  # they compare long runs; here they only have to run
+        monkeypatch.setattr(steinflow, "fit", few_steps)
     # Under the name of the page, so that a traceback shows its lines.
-    (tmp_path / page.name).write_text(code)
-    cache = request.config.cache.mkdir("jax-compiled")
-    run = subprocess.run(
-        [sys.executable, *(word for warning in WARNINGS for word in ("-W", warning)), page.name],
-        cwd=tmp_path,
-        env={**os.environ, **QUICK, "MPLBACKEND": "Agg", "JAX_COMPILATION_CACHE_DIR": str(cache)},
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stderr
+    Path(page.name).write_text(code)
+    runpy.run_path(page.name, run_name="__main__")
 
 
 def anchors(page: Path) -> set[str]:

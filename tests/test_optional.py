@@ -4,8 +4,6 @@ import subprocess
 import sys
 import textwrap
 
-import pytest
-
 # matplotlib and pandas are extras of ours too, but ArviZ brings them.
 OPTIONAL = ["blackjax", "flax", "orbax", "pymc", "pytensor", "sklearn"]
 
@@ -27,7 +25,8 @@ def run(code, blocked):
     assert done.returncode == 0, done.stderr
 
 
-def test_the_core_works():
+def test_the_core_works_and_errors_name_the_extra():
+    """In one process, whose imports take most of the time."""
     run(
         """
         import jax.numpy as jnp, numpy as np, steinflow as sf
@@ -36,30 +35,18 @@ def test_the_core_works():
         x0 = np.random.default_rng(0).normal(size=(10, 2))
         result = sf.fit(lambda x: -0.5 * jnp.sum(x**2), particles=x0, num_steps=20, progress=False)
         result.summary(), result.to_arviz()
+
+        for extra, make in [
+            ("pymc", lambda: sf.from_pymc(None)),
+            ("sklearn", lambda: sf.SteinClassifier()),
+            ("sklearn", lambda: sf.SteinRegressor()),
+        ]:
+            try:
+                make()
+            except ModuleNotFoundError as error:
+                assert f"pip install 'steinflow[{extra}]'" in str(error), error
+            else:
+                raise AssertionError(f"no error without {extra}")
         """,
         OPTIONAL,
-    )
-
-
-@pytest.mark.parametrize(
-    ("blocked", "code", "extra"),
-    [
-        ("pymc", "sf.from_pymc(None)", "steinflow[pymc]"),
-        ("sklearn", "sf.SteinClassifier()", "steinflow[sklearn]"),
-        ("sklearn", "sf.SteinRegressor()", "steinflow[sklearn]"),
-    ],
-)
-def test_errors_name_the_extra(blocked, code, extra):
-    run(
-        f"""
-        import steinflow as sf
-
-        try:
-            {code}
-        except ModuleNotFoundError as error:
-            assert "pip install '{extra}'" in str(error), error
-        else:
-            raise AssertionError("no error")
-        """,
-        [blocked],
     )

@@ -26,9 +26,9 @@ class Converged(StoppingRule):
     All three matter. KSD also settles on collapsed clouds and on plateaus far from the target, but there the dispersion
     is not 1, or the mean score not 0. A run that settles where either is wrong goes on to its last step.
 
-    The default SVGD explores by random moves in the first half of a run and settles in the second, so that the first
-    half of the steps is always worth taking. A method without such a schedule, such as `sf.SVGD.paper()`, may stop at
-    any time: `earliest=0`. With minibatches the rule never stops. There it is the shrinking steps that average out the
+    The default SVGD arrives, explores by random moves, and settles in the last quarter of a run, so that the steps
+    before are always worth taking. A method without such a schedule, such as `sf.SVGD.paper()`, may stop at any time:
+    `earliest=0`. With minibatches the rule never stops. There it is the shrinking steps that average out the
     noise, and the mean score stays noisy to the end.
 
     Args:
@@ -47,7 +47,7 @@ class Converged(StoppingRule):
     improvement: float = 0.05
     dispersion_tolerance: float = 0.1
     mean_tolerance: float = 0.05
-    earliest: float = 0.5
+    earliest: float = 0.75
 
     def __check_init__(self):
         if self.patience < 1:

@@ -112,6 +112,7 @@ class Result:
             weights=self.weights,
             history=self.history,
             batch_noise=self.info.get("batch_noise"),
+            mixing=self.info.get("mixing"),
         )
 
     def reweighted(self) -> "Result":
@@ -171,7 +172,7 @@ class Result:
             unconstrained=moves.last,
             scores=scores,
             log_densities=log_densities,
-            info={name: value for name, value in self.info.items() if name != "batch_noise"},
+            info={name: value for name, value in self.info.items() if name not in ("batch_noise", "mixing")},
             state=None,
         )
         return Check.of(points, moves, moved)
@@ -179,11 +180,11 @@ class Result:
     @_NOT_FINITE_IS_FINE
     def summary(self) -> Summary:
         """Return a table of every parameter with KSD, dispersion, outcome and verdict; it prints itself."""
-        spread = self.dispersion
+        metrics = self.verdict.metrics
+        spread = [f"{metrics[name]:.2f}" for name in ("dispersion_min", "dispersion_max") if name in metrics]
         footer = [
             f"{len(self)} particles, {self.info.get('num_steps', '?')} steps of {self.info.get('method', '')}",
-            f"KSD {number(self.ksd)}, dispersion {np.median(spread):.2f} "
-            f"({spread.min():.2f} to {spread.max():.2f}; 1 is right, less is too narrow)",
+            f"KSD {number(self.ksd)}, dispersion {' to '.join(spread) or 'unknown'} (1 is right, less is too narrow)",
             str(self.ending),
             f"verdict: {self.verdict}",
         ]

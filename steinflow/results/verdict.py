@@ -1,12 +1,13 @@
 r"""Whether to believe an answer: a level, the reasons in words, and what to do about each.
 
-Everything is cheap: it needs the particles and the scores that the run computed anyway. Spread and outliers are those
-of all particles, the rest is judged from an even sample of about a thousand. The identities behind it hold under the
+Everything is cheap: it needs the particles and the scores that the run computed anyway. Outliers are those of all
+particles, the rest is judged from an even sample of about a thousand. The identities behind it hold under the
 target, for u the particles in the coordinates of the cloud and t their scores there (Stein's identity for linear and
 cubic functions):
 
-- dispersion: $-E[(x_k - \bar x_k) s_k] = 1$ in every coordinate, less where the particles are too narrow. It is
-  negative where the scores push the particles apart, as between two modes;
+- dispersion: $-E[u_k t_k] = 1$ in every direction, less where the particles are too narrow. It is negative where the
+  scores push the particles apart, as between two modes. In the coordinates of the parameters it would be a difference
+  of large numbers wherever two of them are strongly correlated;
 - mean: $E[t] = 0$; divided by the curvature it says by how many sds the mean is off;
 - KSD: that of n independent draws would be $E[u_p(x, x)] / n$, so $E[u_p(x, x)] / \mathrm{KSD}^2$ is the number of
   draws that are as good;
@@ -45,6 +46,7 @@ _DRAWS = 100  # what a good answer is worth, or as many draws as there are parti
 _DRAWS_DOUBTFUL, _DRAWS_BAD = 2.0, 10.0  # that many times fewer
 _HEAVY_TAILED, _SHORT_RADIUS = 0.72, 0.65  # growth of -t'u with |u|^2 relative to a Gaussian; its covariance over 2d
 _FAR_OUT = 7.0  # sds
+_MIXED = 1.25  # R-hat; up to 1.17 where answers are right, 2 and more where they are not
 _SEPARATED = 5.0  # distance of two groups in units of their own sds: 2.7 for a Gaussian cut in two, 3.5 for a uniform
 _MASS_DOUBTFUL, _MASS_BAD = 0.1, 0.25  # share of the particles in a group against its share of the mass
 
@@ -108,6 +110,7 @@ def judge(
     weights: Array | None = None,
     history: Mapping[str, Sequence] | None = None,
     batch_noise: float | None = None,
+    mixing: float | None = None,
 ) -> Verdict:
     """Return the verdict on particles with known scores.
 
@@ -119,6 +122,7 @@ def judge(
         history: what was recorded on the way, to tell a run that is still moving from one that has settled.
         batch_noise: where scores are those of minibatches, the error of the mean in sds that their noise leaves; the
             mean score and KSD, which such noise drowns, are not looked at then.
+        mixing: where particles explored, their R-hat: above 1 where each has seen another part of the posterior.
     """
     num_particles, dim = particles.shape
     if num_particles == 1:
@@ -131,7 +135,7 @@ def judge(
     sample = even_sample(num_particles, _PARTICLES, w)
     measured, u, t = _measure(particles[sample], scores[sample])
     metrics = {name: float(value) for name, value in measured.items()}
-    dispersion = dispersion_of(x, s, w)
+    dispersion = dispersion_of(np.asarray(u, float), np.asarray(t, float))
     if not np.all(np.isfinite([*metrics.values(), *dispersion])):
         reason = "products of particles and scores overflow, so the particles cannot be judged"
         return _verdict([Finding("bad", reason, (Remedy.UNIT_SCALE, Remedy.DOUBLE_PRECISION))], {})
@@ -143,6 +147,7 @@ def judge(
         _on_lost(values),
         _on_spread(dispersion, num_particles, moving=moving),
         _on_outliers(x, w),
+        _on_mixing(mixing),
     ]
     if batch_noise is None:
         reason = f"not converged: the mean is about {error:.2g} sds off"
@@ -259,6 +264,16 @@ def _on_outliers(points, weights):
     reason = f"{count} of {n} particles lie more than {_FAR_OUT:.0f} sds from the mean and inflate the spread"
     remedies = (Remedy.CLOSER_START, Remedy.MORE_PARTICLES, Remedy.WEIGHTS)
     return Finding("doubtful", reason, remedies) if count else None
+
+
+def _on_mixing(mixing):
+    if mixing is None or mixing < _MIXED:
+        return None
+    reason = (
+        f"exploring particles have not seen the same things (R-hat {mixing:.2g}): what they started with, such as their "
+        "share in each mode, may still show"
+    )
+    return Finding("doubtful", reason, (Remedy.MORE_STEPS, Remedy.NUTS))
 
 
 def _on_tails(growth, radius):

@@ -15,6 +15,7 @@ from steinflow.cli import fit as command
 FIT = ["fit", "data.csv", "--target", "y", *QUICK]
 
 
+@pytest.mark.slow
 def test_linear_regression_finds_coefficients_and_noise():
     write(tables.numbers(num_rows=300))
     done = steinflow_("fit", "data.csv", "--target", "y", "--json", "--output", "run", "--particles", 40)

@@ -2,7 +2,6 @@
 
 import functools
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -23,8 +22,7 @@ ROUNDING = 2e-5  # in units of the spread of the particles, after some steps in 
 
 def start(*arguments) -> subprocess.Popen:
     command = [sys.executable, PROGRAM, *map(str, arguments)]
-    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def start_processes(count, folder="-") -> list[subprocess.Popen]:

@@ -12,7 +12,7 @@ import sys
 if __name__ == "__main__":
     os.environ["JAX_PLATFORMS"] = "cpu"
     if sys.argv[1] in ("devices", "methods"):
-        os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+        os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
 
 import jax
 import jax.numpy as jnp

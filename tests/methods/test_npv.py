@@ -1,5 +1,6 @@
 """NPV: exact for one component on a Gaussian, an entropy bound that is a bound, and known too little spread."""
 
+import equinox as eqx
 import german
 import jax
 import jax.numpy as jnp
@@ -16,9 +17,14 @@ COVARIANCE = np.array([[1.0, 0.8], [0.8, 2.0]])
 MEAN = np.array([1.0, -1.0])
 
 
-def climb(target, particles, num_steps, key=0, method=sf.NPV()):
-    flat, x = flatten(target, particles)
-    return jax.jit(lambda x, taken: own_loop.run(method, flat, x, 20, jax.random.key(key), taken=taken))(x, num_steps)
+@eqx.filter_jit
+def climbed(method, flat, particles, taken):
+    return own_loop.run(method, flat, particles, 20, jax.random.key(0), taken=taken)
+
+
+def climb(target, particles, num_steps, method=sf.NPV()):
+    """The state after so many steps, which are an array so that all numbers of them share compiled code."""
+    return climbed(method, *flatten(target, particles), jnp.asarray(num_steps))
 
 
 def test_one_component_on_a_gaussian_is_exact():

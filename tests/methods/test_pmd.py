@@ -53,6 +53,7 @@ def test_weights_sum_to_one():
     assert jnp.std(result.weights) > 0
 
 
+@pytest.mark.slow
 def test_particles_collapse_beyond_one_dimension():
     covariance = np.array([[1.0, 0.8], [0.8, 2.0]])
     x0 = jax.random.normal(jax.random.key(0), (500, 2))

@@ -46,15 +46,15 @@ NETWORKS = {
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_kind_of_module(name):
     target = sf.from_network(NETWORKS[name], X, Y, batch_size=32)
-    particles = jax.vmap(target.sample_prior)(jax.random.split(jax.random.key(0), 5))
+    particles = jax.jit(jax.vmap(target.sample_prior))(jax.random.split(jax.random.key(0), 5))
     leaves = jax.tree.leaves(particles["network"])
     assert sorted(leaf.shape for leaf in leaves)[:2] == [(5, 1), (5, 1, 10)]
     assert all(np.std(leaf, axis=0).max() > 0 for leaf in leaves if leaf.ndim > 2)  # every particle starts elsewhere
-    means = [target.outputs(jax.tree.map(lambda x, i=i: x[i], particles), X) for i in range(5)]
+    means = jax.jit(jax.vmap(lambda params: target.outputs(params, X)))(particles)
     np.testing.assert_allclose(target.predict(particles, X), np.mean(means, axis=0), rtol=1e-4)
     batch = target.data.minibatch(jax.random.key(0), jnp.asarray(0))
     one = jax.tree.map(lambda x: x[0], particles)
-    assert all(np.all(np.isfinite(g)) for g in jax.tree.leaves(jax.grad(target.log_density)(one, batch)))
+    assert all(np.all(np.isfinite(g)) for g in jax.tree.leaves(jax.jit(jax.grad(target.log_density))(one, batch)))
 
 
 def test_the_same_density_whoever_wrote_the_module():
@@ -71,6 +71,7 @@ def test_the_same_density_whoever_wrote_the_module():
     np.testing.assert_allclose(*densities, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_regression_learns_and_says_what_it_does_not_know():
     target = sf.from_network(equinox, X, Y)
     result = sf.fit(target, num_particles=20, num_steps=2000, key=0, progress=False)
@@ -82,19 +83,32 @@ def test_regression_learns_and_says_what_it_does_not_know():
     assert 0.05 < parts.aleatoric[0] < 0.25  # the noise is 0.1
 
 
-def test_classes_and_rows_of_any_shape():
-    images = RNG.normal(size=(60, 1, 4, 4))
-    labels = (images[:, 0, 0, 0] > 0).astype(int) + (images[:, 0, 1, 1] > 0)
+@pytest.fixture(scope="module")
+def images():
+    """Small images of three classes, and a convolutional network for them."""
+    pixels = RNG.normal(size=(60, 1, 4, 4))
+    labels = (pixels[:, 0, 0, 0] > 0).astype(int) + (pixels[:, 0, 1, 1] > 0)
 
     def network(key):
         keys = jax.random.split(key)
         layers = [eqx.nn.Conv2d(1, 3, 2, key=keys[0]), eqx.nn.Lambda(jax.nn.relu), eqx.nn.Lambda(jnp.ravel)]
         return eqx.nn.Sequential([*layers, eqx.nn.Linear(27, 3, key=keys[1])])
 
-    target = sf.from_network(network, images, labels, family=sf.models.Categorical(3))
+    return pixels, labels, sf.from_network(network, pixels, labels, family=sf.models.Categorical(3))
+
+
+@pytest.mark.slow
+def test_classes_are_learnt(images):
+    pixels, labels, target = images
     result = sf.fit(target, num_particles=10, num_steps=300, key=0, progress=False)
-    assert target.evaluate(result.particles, images, labels)["accuracy"] > 0.8
-    parts = sf.models.uncertainty(target, result.particles, images)
+    assert target.evaluate(result.particles, pixels, labels)["accuracy"] > 0.8
+
+
+def test_classes_and_rows_of_any_shape(images):
+    pixels, labels, target = images
+    particles = jax.jit(jax.vmap(target.sample_prior))(jax.random.split(jax.random.key(0), 10))
+    assert 0 <= target.evaluate(particles, pixels, labels)["accuracy"] <= 1
+    parts = sf.models.uncertainty(target, particles, pixels)
     np.testing.assert_allclose(parts.mean.sum(1), 1, rtol=1e-5)
     np.testing.assert_allclose(parts.total, parts.epistemic + parts.aleatoric, atol=1e-5)
     assert np.all(parts.total <= np.log(3) + 1e-5)
@@ -103,12 +117,12 @@ def test_classes_and_rows_of_any_shape():
 def test_prior():
     network = equinox(jax.random.key(0))
     target = sf.from_network(network, X, Y, prior_scale=2.0)
-    draws = jax.vmap(target.sample_prior)(jax.random.split(jax.random.key(0), 2000))["network"]
+    draws = jax.jit(jax.vmap(target.sample_prior))(jax.random.split(jax.random.key(0), 2000))["network"]
     np.testing.assert_allclose(draws.layers[1].weight.std(), 2 / np.sqrt(10), rtol=0.05)
     np.testing.assert_allclose(draws.layers[1].bias.std(), 2, rtol=0.05)
     flat = sf.from_network(network, X, Y, log_prior=lambda network: 0.0)
     params = flat.sample_prior(jax.random.key(0))
-    scores = jax.grad(lambda p: flat.log_prior(p) - target.log_prior(p))(params)["network"]
+    scores = jax.jit(jax.grad(lambda p: flat.log_prior(p) - target.log_prior(p)))(params)["network"]
     np.testing.assert_allclose(scores.layers[1].bias, params["network"].layers[1].bias / 4, rtol=1e-4)
 
 

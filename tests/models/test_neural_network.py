@@ -36,7 +36,7 @@ def test_log_density_is_the_papers(rows, x64):
 
 def test_starts_are_the_authors(rows):
     model = sf.models.NeuralNetwork(*rows, hidden=(40,))
-    draws = jax.vmap(model.sample_prior)(jax.random.split(jax.random.key(0), 500))
+    draws = jax.jit(jax.vmap(model.sample_prior))(jax.random.split(jax.random.key(0), 500))
     np.testing.assert_allclose(jnp.std(draws["weights"][0]), 1 / np.sqrt(3), rtol=0.03)
     np.testing.assert_allclose(jnp.std(draws["weights"][1]), 1 / np.sqrt(41), rtol=0.03)
     assert all(jnp.all(biases == 0) for biases in draws["biases"])
@@ -50,8 +50,8 @@ def test_starts_are_the_authors(rows):
 def test_evaluation(rows, x64):
     X, y = rows
     model = sf.models.NeuralNetwork(X[:40], y[:40], hidden=(4,))
-    particles = jax.vmap(model.sample_prior)(jax.random.split(jax.random.key(0), 3))
-    outputs = np.asarray(jax.vmap(lambda params: model.outputs(params, X))(particles))
+    particles = jax.jit(jax.vmap(model.sample_prior))(jax.random.split(jax.random.key(0), 3))
+    outputs = np.asarray(jax.jit(jax.vmap(lambda params: model.outputs(params, X)))(particles))
     test = slice(45, 50)
     metrics = model.evaluate(particles, X[test], y[test])
     mean = outputs.mean(axis=0)
@@ -66,10 +66,12 @@ def test_evaluation(rows, x64):
     assert metrics["log_likelihood"] == pytest.approx(log_likelihood(gamma))
 
 
-@pytest.mark.parametrize(("hidden", "activation"), [((), "relu"), ((3,), "tanh"), ((4, 3, 2), jnp.sin)])
+@pytest.mark.parametrize(
+    ("hidden", "activation"), [((), "relu"), pytest.param((3,), "tanh", marks=pytest.mark.slow), ((4, 3, 2), jnp.sin)]
+)
 def test_any_depth_and_activation(rows, hidden, activation, x64):
     model = sf.models.NeuralNetwork(*rows, hidden=hidden, activation=activation)
-    particles = jax.vmap(model.sample_prior)(jax.random.split(jax.random.key(0), 2))
+    particles = jax.jit(jax.vmap(model.sample_prior))(jax.random.split(jax.random.key(0), 2))
     assert [w.shape[1:] for w in particles["weights"]] == list(zip((2, *hidden), (*hidden, 1), strict=True))
     flat, x = flatten(model, particles)
     direction = jax.random.normal(jax.random.key(1), x[0].shape)
@@ -82,15 +84,33 @@ def test_any_depth_and_activation(rows, hidden, activation, x64):
     np.testing.assert_allclose(*both(x), rtol=1e-4)
 
 
+@pytest.mark.slow
+def test_classes_are_learnt():
+    X, y, model = circles()
+    result = sf.fit(model, sf.SVGD.for_networks(), num_particles=5, num_steps=1500, progress=False)
+    assert model.evaluate(result.particles, X, y)["accuracy"] > 0.9
+
+
 def test_classification():
+    """The densities of prior draws, without a fit."""
+    X, y, model = circles()
+    particles = jax.jit(jax.vmap(model.sample_prior))(jax.random.split(jax.random.key(0), 5))
+    assert "log_gamma" not in particles
+    probabilities = model.predict(particles, X)
+    assert probabilities.shape == (200, 3)
+    np.testing.assert_allclose(jnp.sum(probabilities, axis=1), 1, rtol=1e-5)
+    found = model.evaluate(particles, X, y)
+    assert found["accuracy"] == pytest.approx(np.mean(np.argmax(probabilities, axis=1) == y))
+    assert found["log_likelihood"] == pytest.approx(np.mean(np.log(probabilities[np.arange(200), y])), rel=1e-4)
+
+
+def circles():
+    """Three classes, one around the other, and a network for them."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 2))
     y = (np.sum(X**2, axis=1) > 1.4).astype(int) + (np.sum(X**2, axis=1) > 4)
     model = sf.models.NeuralNetwork(X, y, hidden=(20,), family=sf.models.Categorical(3), batch_size=50)
-    result = sf.fit(model, sf.SVGD.for_networks(), num_particles=5, num_steps=1500, progress=False)
-    assert "log_gamma" not in result.particles
-    assert model.evaluate(result.particles, X, y)["accuracy"] > 0.9
-    assert model.predict(result.particles, X).shape == (200, 3)
+    return X, y, model
 
 
 def test_constant_features_are_harmless(rows):

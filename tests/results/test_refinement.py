@@ -58,12 +58,18 @@ def test_weights_are_the_minimum():
     np.testing.assert_allclose(stein_weights(scale * points + shift, -points / scale), weights, atol=2e-3)
 
 
-def objective_matrix(points, scores):
-    """The Stein kernel by autodiff at every pair, in the coordinates of the cloud, plus the term for even weights."""
+@jax.jit
+def stein_kernel_of_the_cloud(points, scores):
+    """By autodiff at every pair, in the coordinates of the cloud."""
     frame = Cloud().frame(points)
     u, t = frame.points(points), frame.scores(scores)
-    stein_kernel = np.asarray(naive.stein_kernel(u, t, (IMQ(Wide()) + Linear()).adapt(u)), float)
-    return stein_kernel / np.mean(np.diagonal(stein_kernel)) + 0.01 * np.eye(len(u))
+    return naive.stein_kernel(u, t, (IMQ(Wide()) + Linear()).adapt(u))
+
+
+def objective_matrix(points, scores):
+    """The Stein kernel, plus the term for even weights."""
+    stein_kernel = np.asarray(stein_kernel_of_the_cloud(points, scores), float)
+    return stein_kernel / np.mean(np.diagonal(stein_kernel)) + 0.01 * np.eye(len(points))
 
 
 def test_weights_of_too_many():

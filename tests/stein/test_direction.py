@@ -43,7 +43,8 @@ def test_properties(seed, name, shift, scale):
     with jax.enable_x64(True):
         x, s = naive.cloud(5, 2, jnp.float64, seed)
         order = np.random.default_rng(seed).permutation(len(x))
-        for what, (value, expected) in facts(scale * x, s, order, shift, KERNELS[name]).items():
+        shifted = jnp.asarray(shift)  # an array: a number would be a constant, compiled anew for each example
+        for what, (value, expected) in facts(scale * x, s, order, shifted, KERNELS[name]).items():
             size = 1 + np.abs(np.asarray(expected)).max()
             np.testing.assert_allclose(value, expected, atol=1e-6 * size, err_msg=what)
 

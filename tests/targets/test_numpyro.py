@@ -1,5 +1,6 @@
 """NumPyro models: the posteriors of long NUTS runs of NumPyro, minibatches, predictions, names, and what is refused."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +16,14 @@ import steinflow as sf
 pytestmark = pytest.mark.usefixtures("standard_promotion")
 
 
-@pytest.mark.parametrize("name", ["eight schools", "logistic", "poisson"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("eight schools", marks=pytest.mark.slow),
+        "logistic",
+        pytest.param("poisson", marks=pytest.mark.slow),
+    ],
+)
 def test_defaults_agree_with_nuts(name):
     model, args = references.NUMPYRO[name]
     references.check(sf.from_numpyro(model, *args), "numpyro", name)
@@ -35,14 +43,16 @@ def test_log_density_is_that_of_numpyro():
         dist.Normal(0, 5).log_prob(1.0) + dist.HalfCauchy(5).log_prob(2.0) + dist.Normal().log_prob(params["z"]).sum()
     )
     likelihood = dist.Normal(1 + 2 * params["z"], ERRORS).log_prob(EFFECTS).sum()
-    np.testing.assert_allclose(target.log_density(params), priors + likelihood + np.log(2.0), rtol=1e-5)
+    log_density = eqx.filter_jit(target.log_density)
+    np.testing.assert_allclose(log_density(params), priors + likelihood + np.log(2.0), rtol=1e-5)
     # An epoch of minibatches averages to all rows.
     target = sf.from_numpyro(logistic, X, y, batch_size=100)
     params = {"w": jnp.array([0.3, 0.1, -1.0]), "b": jnp.array(0.2)}
     batches = [target.data.minibatch(jax.random.key(0), jnp.asarray(step)) for step in range(3)]
     assert sorted(np.concatenate([batch["row"] for batch in batches])) == list(range(300))
-    values = [target.log_density(params, batch) for batch in batches]
-    np.testing.assert_allclose(np.mean(values), target.log_density(params), rtol=1e-5)
+    log_density = eqx.filter_jit(target.log_density)
+    values = [log_density(params, batch) for batch in batches]
+    np.testing.assert_allclose(np.mean(values), log_density(params), rtol=1e-5)
 
 
 def test_there_and_back(schools):
@@ -60,7 +70,7 @@ def test_there_and_back(schools):
 
 def test_starts_from_the_prior():
     target = sf.from_numpyro(eight_schools, ERRORS, EFFECTS)
-    draws = jax.vmap(target.sample_prior)(jax.random.split(jax.random.key(0), 4000))
+    draws = jax.jit(jax.vmap(target.sample_prior))(jax.random.split(jax.random.key(0), 4000))
     np.testing.assert_allclose(draws["mu"].mean(), 0, atol=0.3)
     np.testing.assert_allclose(draws["mu"].std(), 5, rtol=0.05)
     np.testing.assert_allclose(jnp.median(draws["tau"]), 5, rtol=0.1)

@@ -23,7 +23,14 @@ def schools():
     return model, target, sf.fit(target, key=0, progress=False)
 
 
-@pytest.mark.parametrize("name", ["eight schools", "logistic", "poisson"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("eight schools", marks=pytest.mark.slow),
+        pytest.param("logistic", marks=pytest.mark.slow),
+        "poisson",
+    ],
+)
 def test_defaults_agree_with_nuts(name):
     references.check(sf.from_pymc(references.pymc_model(name)), "pymc", name)
 
@@ -77,12 +84,13 @@ def test_transforms_and_log_density_are_those_of_pymc(mixed):
 
 def test_starts_from_the_prior(mixed):
     _, target = mixed
-    draws = jax.vmap(target.sample_prior)(jax.random.split(jax.random.key(0), 1000))
+    sample = jax.jit(jax.vmap(target.sample_prior))
+    draws = sample(jax.random.split(jax.random.key(0), 1000))
     np.testing.assert_allclose((draws["sigma"] ** 2).mean(), 4, rtol=0.15)
     np.testing.assert_allclose((draws["below"] / draws["sigma"]).mean(), 0.5, atol=0.04)
     np.testing.assert_allclose(draws["shares"].mean(0), 1 / 3, atol=0.04)
     assert 0.3 < draws["flat"].std() < 1
-    again = jax.vmap(target.sample_prior)(jax.random.split(jax.random.key(0), 1000))
+    again = sample(jax.random.split(jax.random.key(0), 1000))
     np.testing.assert_array_equal(again["sigma"], draws["sigma"])
 
 

@@ -16,9 +16,14 @@ _CHANCE = 10.0  # by how much log densities differ in one mode, beside
 
 
 def shortened(scores: Scores) -> Scores:
-    """Return the scores, in the coordinates of the cloud, none longer than ten radii of the cloud."""
+    """Return the scores, in the coordinates of the cloud, none further than ten radii of the cloud from their median.
+
+    What all scores share is left as it is: a cloud far from its target may stride.
+    """
+    shared = jnp.median(scores, axis=0)
+    own = scores - shared
     longest = _TRUST * scores.shape[1] ** 0.5
-    return scores * (longest / jnp.maximum(jnp.linalg.norm(scores, axis=1, keepdims=True), longest))
+    return shared + own * (longest / jnp.maximum(jnp.linalg.norm(own, axis=1, keepdims=True), longest))
 
 
 def homes(log_densities: Array, dim: int) -> Array:

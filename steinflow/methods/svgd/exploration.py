@@ -16,11 +16,11 @@ import jax.numpy as jnp
 from jaxtyping import Bool
 
 from steinflow.devices.normals import normal
-from steinflow.methods.svgd.metrics import Metric, factor
+from steinflow.methods.svgd.metrics import Frame, Metric, frame_of
 from steinflow.typing import Array, Key, Particles, Scalar, Scores
 
 _FEWEST_DIMENSIONS = 3  # in which a direction turns; where there are fewer, standard normal coordinates are added
-_FOLLOWING = 0.05  # share of the newest cloud in the spread that the warm-up follows: it remembers twenty steps
+_FOLLOWING = 3  # the spread averages over about the last third of the steps so far: its start is soon forgotten
 
 
 class Exploration(eqx.Module):
@@ -147,23 +147,38 @@ def _unit(rows):
 
 
 class Walk(eqx.Module):
-    """Exploring particles: their scores, the spread of the cloud that the metric sees, its factor L, and the state."""
+    """Exploring particles: their scores, their spread on the way as the metric sees it, its frame, and the state."""
 
     scores: Scores
     spread: Array
-    factor: Array
+    frame: Frame
+    num_steps: Array
     state: Any
 
     @classmethod
     def start(cls, exploration: Exploration, particles: Particles, metric: Metric, *, key: Key) -> "Walk":
         """Return a walk that has not begun."""
-        spread = metric.spread(particles)
-        return cls(jnp.zeros_like(particles), spread, factor(spread), exploration.init(particles, key=key))
+        num_steps, state = jnp.zeros((), particles.dtype), exploration.init(particles, key=key)
+        return cls(*_around(particles, jnp.zeros_like(particles), metric), num_steps, state)
 
     def begin(self, particles: Particles, scores: Scores, metric: Metric) -> "Walk":
         """Return the walk that starts from these particles, each in a direction of its own."""
-        spread = metric.spread(particles)
-        return Walk(jnp.where(jnp.isfinite(scores), scores, 0.0), spread, factor(spread), self.state)
+        return Walk(*_around(particles, scores, metric), self.num_steps, self.state)
+
+    @property
+    def memory_frame(self) -> Frame:
+        """The coordinates in which the way is remembered: those of the walk, in which nothing is correlated.
+
+        No more particles than dimensions cannot be uncorrelated in them. Their marginals are those of the parameters.
+        """
+        num_particles, dim = self.scores.shape
+        diagonal = num_particles <= dim and self.spread.ndim == 2
+        return frame_of(self.frame.center, jnp.diag(self.spread)) if diagonal else self.frame
+
+    def pulls(self) -> Array:
+        """Return M s, M being the spread, in the coordinates of the memory: minus the particles, on a Gaussian."""
+        frame, scores = self.memory_frame, self.frame.scores(self.scores)
+        return scores if frame is self.frame else frame.inverse * self.frame.moves(scores)
 
     def at(self, indices: Array) -> "Walk":
         """Return the walk with every particle at the position of another, or its own; each keeps its direction."""
@@ -171,8 +186,8 @@ class Walk(eqx.Module):
 
     def ahead(self, exploration: Exploration, particles: Particles, *, key: Key) -> Particles:
         """Return where the particles want to go."""
-        moves = exploration.moves(self._to_units(self.scores), self.state, key=key)
-        return particles + self._from_units(moves)
+        moves = exploration.moves(self.frame.scores(self.scores), self.state, key=key)
+        return particles + self.frame.moves(moves)
 
     def step(
         self,
@@ -185,27 +200,24 @@ class Walk(eqx.Module):
         warming: Array,
         keys: tuple[Key, Key],
     ) -> tuple[Particles, "Walk"]:
-        """Return the particles after their moves, and the walk; in the warm-up the spread follows them."""
+        """Return the particles after their moves, and the walk; in the warm-up spread and frame follow them."""
         made = jnp.all(jnp.isfinite(ahead) & jnp.isfinite(scores), axis=1, keepdims=True)
-        before, there = self._to_units(self.scores), self._to_units(scores)
+        before, there = self.frame.scores(self.scores), self.frame.scores(scores)
         moves = exploration.moves(before, self.state, key=keys[0])
         state = exploration.step(moves, before, there, made, self.state, warming=warming, key=keys[1])
         moved = jnp.where(made, ahead, particles)
 
         def followed():
-            spread = (1 - _FOLLOWING) * self.spread + _FOLLOWING * metric.spread(moved)
-            return spread, factor(spread)
+            newest = _FOLLOWING / (self.num_steps + _FOLLOWING + 1)
+            spread = (1 - newest) * self.spread + newest * metric.spread(moved)
+            center = (1 - newest) * self.frame.center + newest * jnp.mean(moved, axis=0)
+            return spread, frame_of(center, spread)
 
-        spread, new_factor = jax.lax.cond(warming, followed, lambda: (self.spread, self.factor))
-        return moved, Walk(jnp.where(made, scores, self.scores), spread, new_factor, state)
+        spread, frame = jax.lax.cond(warming, followed, lambda: (self.spread, self.frame))
+        return moved, Walk(jnp.where(made, scores, self.scores), spread, frame, self.num_steps + 1, state)
 
-    def pulls(self) -> tuple[Array, Array]:
-        """Return M s at the particles, M being the spread, and the diagonal of M."""
-        level = jnp.diag(self.spread) if self.spread.ndim == 2 else self.spread
-        return self._from_units(self._to_units(self.scores)), level
 
-    def _to_units(self, scores):
-        return scores @ self.factor if self.factor.ndim == 2 else scores * self.factor
-
-    def _from_units(self, moves):
-        return moves @ self.factor.T if self.factor.ndim == 2 else moves * self.factor
+def _around(particles, scores, metric):
+    """Return finite scores, and the spread and the frame of a cloud."""
+    spread = metric.spread(particles)
+    return jnp.where(jnp.isfinite(scores), scores, 0.0), spread, frame_of(jnp.mean(particles, axis=0), spread)

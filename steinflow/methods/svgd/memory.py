@@ -2,20 +2,22 @@ r"""What particles remember of their way: moments and states of the whole trajec
 
 Every particle is a chain, and the chains are independent, but for the metric that they share: the scatter of their
 averages says how precise the moments are. Stein's identity makes them more so, at no cost (control variates; Mira,
-Solgi & Imparato 2013). For z, a coordinate of a particle, and $g = M s$, the score times the covariance that the moves
-assume, under the target
+Solgi & Imparato 2013). For u, a particle in coordinates of unit scale, and g = M s, the pull of its score there, M
+being the covariance that the walk assumes, with a diagonal of ones, under the target
 
-$$E[g_k] = 0, \qquad E[(z_k - \mu_k)\, g_k] = -M_{kk},$$
+$$E[g_k] = 0, \qquad E[(u_k - \mu_k)\, g_k] = -1,$$
 
-and on a Gaussian target with covariance M, $z_k + g_k$ and $(z_k - \mu_k)(z_k - \mu_k + g_k)$ are constants: what an
-average of g says of the chance in an average of z is taken out, as far as the chains show the one to explain the other.
+and on a Gaussian target with covariance M, $u_k + g_k$ and $(u_k - \mu_k)(u_k - \mu_k + g_k)$ are constants: what an
+average of g says of the chance in an average of u is taken out, as far as the chains show the one to explain the other.
+
+The coordinates are those of the walk, in which M = I: a particle that is moved by a little there stays on the ridge
+that strong correlations make of a posterior.
 """
-
-import dataclasses
 
 import equinox as eqx
 import jax.numpy as jnp
 
+from steinflow.methods.svgd.metrics import Frame
 from steinflow.typing import Array, Particles, Scalar
 
 _STATES = 4000  # of all particles together; enough for a tail, little beside the rest
@@ -31,16 +33,13 @@ class Moments(eqx.Module):
 
 
 class Trajectory(eqx.Module):
-    """Sums over the way of every particle, in units of the cloud at its start, and some of the states."""
+    """Sums over the way of every particle, and some of its states."""
 
-    center: Array
-    scale: Array
     count: Scalar
-    positions: Array
+    points: Array
     squares: Array
     pulls: Array
     products: Array
-    level: Array
     states: Array  # in turns, the last row being a scrap
     filled: Array
 
@@ -49,16 +48,9 @@ class Trajectory(eqx.Module):
         """Return a memory of nothing, with room for the states of `num_steps` steps or fewer."""
         num_particles, dim = particles.shape
         num_states = min(max(-(-_STATES // num_particles), 4), max(num_steps, 1))
-        zeros, nothing = jnp.zeros_like(particles), jnp.zeros(dim, particles.dtype)
+        zeros = jnp.zeros_like(particles)
         states = jnp.zeros((num_states + 1, num_particles, dim), particles.dtype)
-        return cls(nothing, nothing + 1, nothing[0], zeros, zeros, zeros, zeros, nothing, states, jnp.asarray(0))
-
-    def begin(self, particles: Particles, *, where: Array) -> "Trajectory":
-        """Return the memory with its units taken from this cloud, where so: small numbers add up precisely."""
-        sds = jnp.std(particles, axis=0)
-        center = jnp.where(where, jnp.mean(particles, axis=0), self.center)
-        scale = jnp.where(where & (sds > 0), sds, self.scale)
-        return dataclasses.replace(self, center=center, scale=scale)
+        return cls(jnp.zeros((), particles.dtype), zeros, zeros, zeros, zeros, states, jnp.asarray(0))
 
     @property
     def complete(self) -> Array:
@@ -66,84 +58,80 @@ class Trajectory(eqx.Module):
         return self.filled == len(self.states) - 1
 
     def add(
-        self, particles: Particles, pulls: Array, level: Array, *, part: Scalar, remembering: Array
+        self, particles: Particles, pulls: Array, frame: Frame, *, part: Scalar, remembering: Array
     ) -> "Trajectory":
         """Return the memory with one more state.
 
         Args:
             particles: the state.
-            pulls: M s there.
-            level: the diagonal of M.
+            pulls: the scores there, times the covariance that the walk assumes, in the coordinates of the frame.
+            frame: the coordinates to remember it in.
             part: which part of all that is to be remembered is done.
             remembering: whether to; states outside are not added.
         """
-        z, g = (particles - self.center) / self.scale, pulls / self.scale
+        u = frame.points(particles)
         last = len(self.states) - 1
         slot = jnp.where(remembering, jnp.clip((part * last).astype(int), 0, last - 1), last)
 
         def plus(total, new):
             return total + jnp.where(remembering, new, 0.0)
 
-        return dataclasses.replace(
-            self,
+        return Trajectory(
             count=plus(self.count, 1.0),
-            positions=plus(self.positions, z),
-            squares=plus(self.squares, z**2),
-            pulls=plus(self.pulls, g),
-            products=plus(self.products, z * g),
-            level=jnp.where(remembering, level / self.scale**2, self.level),
+            points=plus(self.points, u),
+            squares=plus(self.squares, u**2),
+            pulls=plus(self.pulls, pulls),
+            products=plus(self.products, u * pulls),
             states=self.states.at[slot].set(particles),
             filled=jnp.where(remembering, slot + 1, self.filled),
         )
 
     def moments(self, *, controlled: bool = True) -> Moments:
-        """Return the moments of all states, with or without control variates."""
-        count = jnp.maximum(self.count, 1.0)
-        positions, squares, pulls, products = (
-            total / count for total in (self.positions, self.squares, self.pulls, self.products)
-        )
+        """Return the moments of all states in the coordinates of the memory, with or without control variates."""
+        points, squares, pulls, products = self._averages()
         average = _controlled if controlled else _plain
-        mean, mean_error = average(positions, pulls)
-        about = squares - 2 * positions * mean + mean**2
-        variance, variance_error = average(about, products - mean * pulls + self.level)
+        mean, mean_error = average(points, pulls)
+        about = squares - 2 * points * mean + mean**2
+        variance, variance_error = average(about, products - mean * pulls + 1)
         variance = jnp.maximum(variance, jnp.finfo(variance.dtype).tiny)
         sd = jnp.sqrt(variance)
-        return Moments(
-            self.center + self.scale * mean, self.scale * sd, mean_error / sd, 0.5 * variance_error / variance
-        )
+        return Moments(mean, sd, mean_error / sd, 0.5 * variance_error / variance)
 
     def mixing(self) -> Scalar:
         """Return the worst R-hat of any coordinate: 1 where every chain has seen what all have seen."""
-        count = jnp.maximum(self.count, 1.0)
-        means = self.positions / count
-        within = jnp.mean(self.squares / count - means**2, axis=0)
+        means, squares, *_ = self._averages()
+        within = jnp.mean(squares - means**2, axis=0)
         return jnp.sqrt(1 + jnp.max(jnp.var(means, axis=0) / jnp.maximum(within, 1e-30)))
 
-    def imprinted(self, particles: Particles) -> Particles:
+    def imprinted(self, particles: Particles, frame: Frame) -> Particles:
         """Return the particles with the marginals of the trajectory, as far as it knows better than they.
 
         First the shapes of the marginals, particle by particle in their order; then mean and sd, which control variates
         make more precise. What is no further from the particles than its own error is left as it is.
         """
-        plain = self.moments(controlled=False)
-        moved = self._marginals(plain)
-        ranks = jnp.argsort(jnp.argsort(particles, axis=0), axis=0)
-        shifts = jnp.take_along_axis(moved, ranks, axis=0) - particles
+        u, plain, best = frame.points(particles), self.moments(controlled=False), self.moments()
+        ranks = jnp.argsort(jnp.argsort(u, axis=0), axis=0)
+        shifts = jnp.take_along_axis(self._marginals(plain, frame), ranks, axis=0) - u
         distance = jnp.mean(shifts**2, axis=0) / plain.sd**2
-        shaped = particles + _believed(distance, plain.mean_error**2 + plain.sd_error**2) * shifts
+        shaped = u + _believed(distance, plain.mean_error**2 + plain.sd_error**2) * shifts
 
-        best = self.moments()
         mean, sd = jnp.mean(shaped, axis=0), jnp.std(shaped, axis=0)
         shift, stretch = (best.mean - mean) / best.sd, jnp.log(best.sd / sd)
         shift *= _believed(shift**2, best.mean_error**2)
         stretch *= _believed(stretch**2, best.sd_error**2)
-        return mean + shift * best.sd + jnp.exp(stretch) * (shaped - mean)
+        told = mean + shift * best.sd + jnp.exp(stretch) * (shaped - mean)
+        # Where nothing moved, or everything overflowed, there is nothing to tell.
+        return particles + frame.moves(jnp.where(jnp.all(jnp.isfinite(told), axis=0), told - u, 0.0))
 
-    def _marginals(self, plain):
+    def _averages(self):
+        count = jnp.maximum(self.count, 1.0)
+        return tuple(total / count for total in (self.points, self.squares, self.pulls, self.products))
+
+    def _marginals(self, plain, frame):
         """Return n values of every coordinate in ascending order, each for an n-th part of the remembered states."""
-        num_parts = self.positions.shape[0]
-        states = jnp.sort(self.states[:-1].reshape(-1, self.states.shape[-1]), axis=0)
-        deviations = states.reshape(num_parts, -1, states.shape[1]) - plain.mean
+        states = self.states[:-1].reshape(-1, self.states.shape[-1])
+        points = jnp.sort(frame.points(states), axis=0)
+        deviations = points.reshape(self.points.shape[0], -1, points.shape[1]) - plain.mean
         # The root mean square of a part, not its mean: the outermost parts are wide, and the sd should be right.
         sizes = jnp.sqrt(jnp.mean(deviations**2, axis=1))
         return plain.mean + jnp.sign(jnp.mean(deviations, axis=1)) * sizes

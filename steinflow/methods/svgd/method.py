@@ -124,8 +124,13 @@ class SVGD(Method):
 
         def explore():
             warming = ~phase.remembering
-            moved = walk.step(self.exploration, x, ahead, scores, self.metric, warming=warming, keys=(keys[0], keys[1]))
-            particles, next_walk = _where(phase.moving, moved, (x, walk.begin(x, scores, self.metric)))
+            particles, next_walk = jax.lax.cond(
+                phase.moving,
+                lambda: walk.step(
+                    self.exploration, x, ahead, scores, self.metric, warming=warming, keys=(keys[0], keys[1])
+                ),
+                lambda: (x, walk.begin(x, scores, self.metric)),
+            )
             home = jnp.where(warming, homes(log_densities, x.shape[1]), jnp.arange(len(x)))
             return particles[home], state.step_rule, next_walk.at(home)
 
@@ -136,8 +141,9 @@ class SVGD(Method):
             return *flowed, walk
 
         particles, step_rule, walk = jax.lax.cond(phase.exploring, explore, flow)
-        memory = state.memory.begin(particles, where=phase.exploring & ~phase.moving)
-        memory = memory.add(particles, *walk.pulls(), part=phase.remembered, remembering=phase.remembering)
+        memory = state.memory.add(
+            particles, walk.pulls(), walk.memory_frame, part=phase.remembered, remembering=phase.remembering
+        )
         return SVGDState(particles, step_rule, walk, memory)
 
     def _flowed(self, target, x, scores, step_rule, *, time, key, arriving=None):
@@ -161,7 +167,9 @@ class SVGD(Method):
         if state.memory is None:
             return Draws(state.particles)
         return Draws(
-            jnp.where(state.memory.complete, state.memory.imprinted(state.particles), state.particles),
+            jnp.where(
+                state.memory.complete, state.memory.imprinted(state.particles, state.walk.memory_frame), state.particles
+            ),
             metrics={"mixing": state.memory.mixing()},
         )
 
@@ -179,24 +187,24 @@ class Phase(eqx.Module):
     remembered: Array  # the part of what there is to remember
     settling: Array
     settling_begins: Array
-    time: Time  # of the step rule: settling is a run of its own
+    time: Time  # of the step rule: arrival is half a run, in which steps do not decay; settling is a run of its own
 
     @classmethod
     def at(cls, time: Time, num_particles: int, dim: int) -> "Phase":
         """Return the phase of this step."""
-        parts = 0.3, 0.4, 0.75 if num_particles > dim else 1.0
-        explore, remember, settle = ((part * time.num_steps).astype(time.step.dtype) for part in parts)
+        percentages = 30, 40, 75 if num_particles > dim else 100
+        explore, remember, settle = (percent * time.num_steps // 100 for percent in percentages)
         settling = time.step >= settle
         exploring = (time.step >= explore) & ~settling
-        own_time = Time(time.step - settle, time.num_steps - settle)
+        arrival, end = Time(time.step, 2 * explore), Time(time.step - settle, time.num_steps - settle)
         return cls(
             exploring=exploring,
             moving=exploring & (time.step > explore),
             remembering=exploring & (time.step >= remember),
-            remembered=(time.step - remember) / jnp.maximum(settle - remember, 1),
+            remembered=Time(time.step - remember, settle - remember).fraction,
             settling=settling,
             settling_begins=time.step == settle,
-            time=_where(settling, own_time, time),
+            time=_where(settling, end, arrival),
         )
 
 

@@ -63,8 +63,9 @@ class Cloud(Metric):
     """The coordinates in which the cloud has mean 0 and covariance I: scale and correlation of the problem drop out.
 
     The covariance is that of the particles, its correlations shrunk a little, by `(d / 10n)^2`. Cost: O(n d^2 + d^3) a
-    step. With fewer particles than dimensions, where the covariance is singular, and beyond `max_dim` dimensions only
-    the variances are used: O(n d). Coordinates without any spread, such as those of one particle, stay as they are.
+    step. With fewer particles than dimensions, where the covariance of one cloud is singular (that of a trajectory, to
+    which `spread` contributes, is not), and beyond `max_dim` dimensions only the variances are used: O(n d).
+    Coordinates without any spread, such as those of one particle, stay as they are.
 
     Args:
         max_dim: up to here correlations count, beyond only variances.
@@ -75,34 +76,35 @@ class Cloud(Metric):
     def spread(self, particles):
         num_particles, dim = particles.shape
         _, deviations = mean_and_shape(particles)
-        variances = jnp.mean(deviations**2, axis=0)
-        sds = jnp.where(variances > 0, jnp.sqrt(variances), 1.0)
-        if dim == 1 or dim > min(self.max_dim, num_particles):
-            return sds**2
+        variances = _variances(deviations)
+        if dim == 1 or dim > self.max_dim:
+            return variances
+        sds = jnp.sqrt(variances)
         standardized = deviations / sds
         correlations = standardized.T @ standardized / num_particles
         # The floor keeps the Cholesky factor finite where particles lie in a plane.
-        shrinkage = max((dim / (10 * num_particles)) ** 2, 10 * dim * jnp.finfo(particles.dtype).eps)
+        floor = 10 * dim * jnp.finfo(particles.dtype).eps
+        shrinkage = min(max((dim / (10 * num_particles)) ** 2, floor), 1.0)
         shrunk = (1 - shrinkage) * correlations + shrinkage * jnp.eye(dim, dtype=particles.dtype)
         return sds[:, None] * shrunk * sds
 
     def frame(self, particles):
-        center, spread = jnp.mean(particles, axis=0), self.spread(particles)
-        if spread.ndim < 2:
-            return Frame(center, jnp.sqrt(spread), jax.lax.rsqrt(spread))
-        sds, correlations = _factored(spread)
-        return Frame(center, sds[:, None] * correlations, triangular.inverse(correlations) / sds)
+        center, deviations = mean_and_shape(particles)
+        # The covariance of one cloud of few particles is singular.
+        few = len(particles) < len(center)
+        return frame_of(center, _variances(deviations) if few else self.spread(particles))
 
 
-def factor(spread: Array) -> Array:
-    """Return L with L L' = spread: a lower-triangular matrix, a vector (its diagonal), or 1."""
+def frame_of(center: Array, spread: Array) -> Frame:
+    """Return the coordinates in which this spread is the identity: a matrix, a vector of variances, or 1."""
     if spread.ndim < 2:
-        return jnp.sqrt(spread)
-    sds, correlations = _factored(spread)
-    return sds[:, None] * correlations
+        return Frame(center, jnp.sqrt(spread), jax.lax.rsqrt(spread))
+    sds = jnp.sqrt(jnp.diag(spread))  # scales, however far apart, are taken out first
+    factor = jnp.linalg.cholesky(spread / sds[:, None] / sds)
+    return Frame(center, sds[:, None] * factor, triangular.inverse(factor) / sds)
 
 
-def _factored(spread):
-    """Return sds and the Cholesky factor of the correlations: scales, however far apart, are taken out first."""
-    sds = jnp.sqrt(jnp.diag(spread))
-    return sds, jnp.linalg.cholesky(spread / sds[:, None] / sds)
+def _variances(deviations):
+    """Return the variance of every coordinate, 1 where there is none."""
+    variances = jnp.mean(deviations**2, axis=0)
+    return jnp.where(variances > 0, variances, 1.0)

@@ -1,0 +1,74 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import steinflow as sf
+from steinflow.methods.svgd.arrival import homes, shortened
+
+
+@pytest.mark.parametrize("shared", [0.0, 100.0])
+def test_scores_are_shortened_to_ten_radii_of_the_cloud(shared):
+    """Around their median: what all have in common stays."""
+    own = jax.random.normal(jax.random.key(0), (99, 4)) * jnp.logspace(-2, 4, 99)[:, None]
+    own -= jnp.median(own, axis=0)
+    lengths, before = (np.linalg.norm(rows, axis=1) for rows in (shortened(own + shared) - shared, own))
+    np.testing.assert_allclose(lengths, np.minimum(before, 20.0), rtol=1e-2)
+
+
+def test_who_is_lost_takes_the_position_of_one_at_home():
+    log_densities = jnp.array([-1.0, -2.0, -500.0, -3.0, -900.0, 0.0])
+    home = np.asarray(homes(log_densities, 3))
+    assert set(home[[2, 4]]) <= {0, 1, 3, 5}
+    np.testing.assert_array_equal(home[[0, 1, 3, 5]], [0, 1, 3, 5])
+
+
+@pytest.mark.parametrize(
+    "log_densities",
+    [
+        jnp.full(5, jnp.nan),  # a target that knows only its scores
+        jnp.array([0.0, -10.0, -20.0, -25.0]),  # a mode ten times as wide in each of ten dimensions is at -23
+    ],
+)
+def test_nobody_else_moves(log_densities):
+    np.testing.assert_array_equal(homes(log_densities, 10), np.arange(len(log_densities)))
+
+
+@pytest.mark.parametrize("key", range(3))
+def test_a_regression_on_unscaled_data_from_stans_start(key):
+    """Years that are not centred, a free noise scale: condition 10^11 at the mode."""
+    rng = np.random.default_rng(0)
+    years = np.arange(1952, 2014, dtype=np.float32)
+    y = (9.3 + 0.02 * (years - 1983) + 1.1 * rng.standard_normal(len(years))).astype(np.float32)
+
+    def log_density(params):
+        residuals = (y - params["intercept"] - params["slope"] * years) / params["sigma"]
+        return -0.5 * jnp.sum(residuals**2) - len(years) * jnp.log(params["sigma"])
+
+    target = sf.Density(log_density, constraints={"intercept": None, "slope": None, "sigma": sf.constraints.positive})
+    start = jax.random.uniform(jax.random.key(key), (100, 3), minval=-2.0, maxval=2.0)
+    particles = {"intercept": start[:, 0], "slope": start[:, 1], "sigma": jnp.exp(start[:, 2])}
+    result = sf.fit(target, particles=particles, key=key, progress=False)
+
+    design = np.column_stack([np.ones(len(years)), years.astype(float)])
+    exact, squares, *_ = np.linalg.lstsq(design, y.astype(float), rcond=None)
+    # With flat priors the coefficients are Student t with n - 3 degrees of freedom.
+    sds = np.sqrt(squares / (len(years) - 5) * np.diag(np.linalg.inv(design.T @ design)))
+    for name, mean, sd in zip(("intercept", "slope"), exact, sds, strict=True):
+        values = np.asarray(result.particles[name], float)
+        assert abs(values.mean() - mean) < 0.1 * sd
+        assert abs(values.std() / sd - 1) < 0.1
+    assert result.verdict.level == "good"
+
+
+def test_particles_that_arrive_at_a_mode_without_mass_come_home():
+    """A mode at 30 whose mass is e^-60 of the other's."""
+
+    def log_density(x):
+        other = -0.5 * jnp.sum((x - 30.0) ** 2) - 60.0
+        return jnp.logaddexp(-0.5 * jnp.sum(x**2), other)
+
+    start = jnp.where(jnp.arange(100)[:, None] < 40, 30.0, 0.0) + jax.random.normal(jax.random.key(0), (100, 2))
+    result = sf.fit(log_density, particles=start, num_steps=400, key=0, progress=False)
+    np.testing.assert_allclose(result.mean(), 0.0, atol=0.1)
+    np.testing.assert_allclose(result.sd(), 1.0, rtol=0.1)
