@@ -33,8 +33,7 @@ CONSTANTS = {
     "growth of the step": lambda method: method.step_rule.growth,
     "longest move": lambda method: method.step_rule.longest,
     "steps to settle": lambda method: method.step_rule.settling,
-    "step of the random moves": lambda method: method.exploration.step_size,
-    "blur of the scores": lambda method: method.exploration.blur,
+    "error of energy": lambda method: method.exploration.energy_error,
 }
 KEYS, NUM_PARTICLES, NUM_STEPS = 3, 100, 1000
 
@@ -83,7 +82,7 @@ def _particles(method, flat, start):
             time = sf.Time(step, jnp.asarray(NUM_STEPS))
             return method.step(flat, state, None, time=time, key=jax.random.fold_in(key, step))
 
-        return jax.lax.fori_loop(0, NUM_STEPS, body, state).particles
+        return method.draws(flat, jax.lax.fori_loop(0, NUM_STEPS, body, state), key=key).particles
 
     return jax.lax.map(run, jax.random.split(jax.random.key(0), KEYS))
 

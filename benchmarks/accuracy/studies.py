@@ -127,7 +127,7 @@ EXPLORED = (
 
 def exploration(words):
     """What exploration does, into the page: the default with it and without."""
-    settled = sf.SVGD(exploration=sf.svgd.NoExploration())
+    settled = sf.SVGD(exploration=None)
     lines = ["| target | mean error with | without | sd ratio with | without |", "|---" * 5 + "|"]
     for name in EXPLORED:
         problem = PROBLEMS[name]()

@@ -128,7 +128,7 @@ def judge(
     if num_particles == 1:
         reason = "one particle is a point estimate, the mode, and says nothing about the spread"
         return _verdict([Finding("doubtful", reason, (Remedy.ENOUGH_PARTICLES,))], {})
-    x, s, values = (np.asarray(array, float) for array in (particles, scores, log_densities))
+    x, values = (np.asarray(array, float) for array in (particles, log_densities))
     w = None if weights is None else np.asarray(weights, float)
     # An effective number: weights that leave few particles are worth few.
     size = num_particles if w is None else 1 / np.sum(w**2)
@@ -270,8 +270,8 @@ def _on_mixing(mixing):
     if mixing is None or mixing < _MIXED:
         return None
     reason = (
-        f"exploring particles have not seen the same things (R-hat {mixing:.2g}): what they started with, such as their "
-        "share in each mode, may still show"
+        f"exploring particles have not seen the same things (R-hat {mixing:.2g}): what they started with, such as "
+        "their share in each mode, may still show"
     )
     return Finding("doubtful", reason, (Remedy.MORE_STEPS, Remedy.NUTS))
 

@@ -6,10 +6,11 @@ $$x_i \leftarrow x_i + \epsilon\, \phi(x_i), \qquad
 The first term drives the particles towards high density, the second keeps them apart. One particle climbs to the MAP.
 
 As published, it needs a step size for every problem and loses the spread of the posterior as dimensions grow. The
-defaults here need no tuning and keep the spread. Four parts of the same update are other than published, each an
+defaults here need no tuning and keep the spread. Three parts of the same update are other than published, each an
 argument: a kernel whose reach never fades plus a linear one, whose fixed point has the mean and covariance of a
-Gaussian target; the coordinates of the cloud itself; a step that adapts; and exploration, which keeps single particles
-from going astray. `docs/tuning-free.md` explains and measures all this.
+Gaussian target; the coordinates of the cloud itself; and a step that adapts. A run has three phases: the Stein flow
+arrives where the mass is, then the particles explore it by themselves and remember what they see, and the flow settles
+them. `docs/tuning-free.md` explains and measures all this.
 """
 
 from collections.abc import Callable
@@ -33,6 +34,7 @@ from steinflow.stein.kernels import IMQ, RBF, Centered, Kernel, Linear, Multiqua
 from steinflow.typing import Array, Particles, Point, Scalar
 
 _FEWEST_PARTICLES = 10  # whose scatter says something
+_FEWEST_STEPS = 300  # of which a third is remembered; an even sample knows more than a shorter way
 
 
 def _default_kernel(approximation: Approximation | None) -> Kernel:
@@ -62,9 +64,9 @@ class SVGD(Method):
         metric: the coordinates to work in, `sf.svgd.Cloud()` by default, or `sf.svgd.Euclidean()`.
         optimizer: the step rule, `sf.svgd.Adaptive()` by default, or any optax optimiser. Step sizes of optax want
             `sf.svgd.Euclidean()`, unless they are meant in units of the cloud.
-        exploration: how particles move by themselves, `sf.svgd.Barker()` or `sf.svgd.NoExploration()`. By default they
-            explore where kernel, metric and optimizer are the defaults too, and nowhere else: no noise that nobody
-            asked for.
+        exploration: how particles move by themselves, `sf.svgd.Microcanonical()`, or None. By default they explore
+            where kernel, metric and optimizer are the defaults too, and nowhere else: no noise that nobody asked for.
+            Runs of minibatches, of fewer than 10 particles or of fewer than 300 steps do not explore.
         approximation: `sf.svgd.Subsample(m)` or `sf.svgd.RandomFeatures(m)`, for very many particles; None is exact.
     """
 
@@ -107,7 +109,8 @@ class SVGD(Method):
 
     def init(self, target, particles, *, num_steps, key):
         step_rule = self.step_rule.init(particles)
-        if self.exploration is None or target.noisy or len(particles) < _FEWEST_PARTICLES:
+        few = len(particles) < _FEWEST_PARTICLES or num_steps < _FEWEST_STEPS
+        if self.exploration is None or target.noisy or few:
             return SVGDState(particles, step_rule)
         walk = Walk.start(self.exploration, particles, self.metric, key=key)
         return SVGDState(particles, step_rule, walk, Trajectory.empty(particles, num_steps // 4))

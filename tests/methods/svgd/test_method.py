@@ -75,7 +75,7 @@ def test_no_noise_that_nobody_asked_for(method):
 def test_exploration_can_be_chosen_and_left_out():
     start = np.concatenate([X0, X0 + 0.1, X0 - 0.1])  # enough particles to explore
     runs = {
-        name: sf.fit(normal_log_density, method, particles=start, num_steps=20, key=1, progress=False).particles
+        name: sf.fit(normal_log_density, method, particles=start, num_steps=300, key=1, progress=False).particles
         for name, method in {
             "default": sf.SVGD(),
             "chosen": sf.SVGD(exploration=sf.svgd.Microcanonical()),
