@@ -157,13 +157,11 @@ class Walk(eqx.Module):
 
     @classmethod
     def start(cls, exploration: Exploration, particles: Particles, metric: Metric, *, key: Key) -> "Walk":
-        """Return a walk that has not begun."""
+        """Return a walk that has not begun: its first step stays where it is, and takes scores, spread and frame."""
+        unknown = jax.eval_shape(lambda x: _spread_and_frame(x, metric), particles)
+        spread, frame = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), unknown)
         num_steps, state = jnp.zeros((), particles.dtype), exploration.init(particles, key=key)
-        return cls(*_around(particles, jnp.zeros_like(particles), metric), num_steps, state)
-
-    def begin(self, particles: Particles, scores: Scores, metric: Metric) -> "Walk":
-        """Return the walk that starts from these particles, each in a direction of its own."""
-        return Walk(*_around(particles, scores, metric), self.num_steps, self.state)
+        return cls(jnp.zeros_like(particles), spread, frame, num_steps, state)
 
     @property
     def memory_frame(self) -> Frame:
@@ -208,7 +206,7 @@ class Walk(eqx.Module):
         moved = jnp.where(made, ahead, particles)
 
         def followed():
-            newest = _FOLLOWING / (self.num_steps + _FOLLOWING + 1)
+            newest = _FOLLOWING / (self.num_steps + _FOLLOWING)
             spread = (1 - newest) * self.spread + newest * metric.spread(moved)
             center = (1 - newest) * self.frame.center + newest * jnp.mean(moved, axis=0)
             return spread, frame_of(center, spread)
@@ -217,7 +215,6 @@ class Walk(eqx.Module):
         return moved, Walk(jnp.where(made, scores, self.scores), spread, frame, self.num_steps + 1, state)
 
 
-def _around(particles, scores, metric):
-    """Return finite scores, and the spread and the frame of a cloud."""
+def _spread_and_frame(particles, metric):
     spread = metric.spread(particles)
-    return jnp.where(jnp.isfinite(scores), scores, 0.0), spread, frame_of(jnp.mean(particles, axis=0), spread)
+    return spread, frame_of(jnp.mean(particles, axis=0), spread)

@@ -127,15 +127,11 @@ class SVGD(Method):
 
         def explore():
             warming = ~phase.remembering
-            particles, next_walk = jax.lax.cond(
-                phase.moving,
-                lambda: walk.step(
-                    self.exploration, x, ahead, scores, self.metric, warming=warming, keys=(keys[0], keys[1])
-                ),
-                lambda: (x, walk.begin(x, scores, self.metric)),
+            moved, next_walk = walk.step(
+                self.exploration, x, ahead, scores, self.metric, warming=warming, keys=(keys[0], keys[1])
             )
             home = jnp.where(warming, homes(log_densities, x.shape[1]), jnp.arange(len(x)))
-            return particles[home], state.step_rule, next_walk.at(home)
+            return moved[home], state.step_rule, next_walk.at(home)
 
         def flow():
             step_rule = _where(phase.settling_begins, self.step_rule.init(x), state.step_rule)
