@@ -181,10 +181,11 @@ class Result:
     def summary(self) -> Summary:
         """Return a table of every parameter with KSD, dispersion, outcome and verdict; it prints itself."""
         metrics = self.verdict.metrics
-        spread = [f"{metrics[name]:.2f}" for name in ("dispersion_min", "dispersion_max") if name in metrics]
+        middle, low, high = (metrics.get(f"dispersion{part}", np.nan) for part in ("", "_min", "_max"))
         footer = [
             f"{len(self)} particles, {self.info.get('num_steps', '?')} steps of {self.info.get('method', '')}",
-            f"KSD {number(self.ksd)}, dispersion {' to '.join(spread) or 'unknown'} (1 is right, less is too narrow)",
+            f"KSD {number(self.ksd)}, dispersion {middle:.2f} "
+            f"({low:.2f} to {high:.2f}; 1 is right, less is too narrow)",
             str(self.ending),
             f"verdict: {self.verdict}",
         ]

@@ -166,6 +166,7 @@ def judge(
             _on_tails(metrics["growth"], metrics["radius"]),
             _on_groups(metrics["separation"], smaller, x[sample], values[sample] if known else None),
         ]
+    metrics["dispersion"] = float(np.median(dispersion))
     metrics |= {"dispersion_min": float(dispersion.min()), "dispersion_max": float(dispersion.max())}
     good = f"dispersion {dispersion.min():.2f} to {dispersion.max():.2f}"
     if batch_noise is None:

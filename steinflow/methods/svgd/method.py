@@ -34,7 +34,7 @@ from steinflow.stein.kernels import IMQ, RBF, Centered, Kernel, Linear, Multiqua
 from steinflow.typing import Array, Particles, Point, Scalar
 
 _FEWEST_PARTICLES = 10  # whose scatter says something
-_FEWEST_STEPS = 300  # of which a third is remembered; an even sample knows more than a shorter way
+_FEWEST_STEPS = 500  # of which a third is remembered; an even sample knows more than a shorter way
 
 
 def _default_kernel(approximation: Approximation | None) -> Kernel:
@@ -66,7 +66,7 @@ class SVGD(Method):
             `sf.svgd.Euclidean()`, unless they are meant in units of the cloud.
         exploration: how particles move by themselves, `sf.svgd.Microcanonical()`, or None. By default they explore
             where kernel, metric and optimizer are the defaults too, and nowhere else: no noise that nobody asked for.
-            Runs of minibatches, of fewer than 10 particles or of fewer than 300 steps do not explore.
+            Runs of minibatches, of fewer than 10 particles or of fewer than 500 steps do not explore.
         approximation: `sf.svgd.Subsample(m)` or `sf.svgd.RandomFeatures(m)`, for very many particles; None is exact.
     """
 

@@ -69,6 +69,6 @@ def test_particles_that_arrive_at_a_mode_without_mass_come_home():
         return jnp.logaddexp(-0.5 * jnp.sum(x**2), other)
 
     start = jnp.where(jnp.arange(100)[:, None] < 40, 30.0, 0.0) + jax.random.normal(jax.random.key(0), (100, 2))
-    result = sf.fit(log_density, particles=start, num_steps=400, key=0, progress=False)
+    result = sf.fit(log_density, particles=start, num_steps=500, key=0, progress=False)
     np.testing.assert_allclose(result.mean(), 0.0, atol=0.1)
     np.testing.assert_allclose(result.sd(), 1.0, rtol=0.1)

@@ -76,7 +76,7 @@ def test_exploration_can_be_chosen_and_left_out():
     start = np.concatenate([X0, X0 + 0.1, X0 - 0.1])  # enough particles to explore
     chosen = sf.svgd.Microcanonical()
     default, again, without = (
-        sf.fit(normal_log_density, method, particles=start, num_steps=300, key=1, progress=False).particles
+        sf.fit(normal_log_density, method, particles=start, num_steps=500, key=1, progress=False).particles
         for method in (sf.SVGD(), sf.SVGD(exploration=chosen), sf.SVGD(exploration=None))
     )
     np.testing.assert_array_equal(default, again)
