@@ -180,8 +180,10 @@ class Result:
     @_NOT_FINITE_IS_FINE
     def summary(self) -> Summary:
         """Return a table of every parameter with KSD, dispersion, outcome and verdict; it prints itself."""
+        # The verdict's, in the coordinates of the cloud; where it has none, that of the parameters.
+        own = {"": np.median, "_min": np.min, "_max": np.max}
         metrics = self.verdict.metrics
-        middle, low, high = (metrics.get(f"dispersion{part}", np.nan) for part in ("", "_min", "_max"))
+        middle, low, high = (metrics.get(f"dispersion{part}", of(self.dispersion)) for part, of in own.items())
         footer = [
             f"{len(self)} particles, {self.info.get('num_steps', '?')} steps of {self.info.get('method', '')}",
             f"KSD {number(self.ksd)}, dispersion {middle:.2f} "
