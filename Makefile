@@ -1,17 +1,41 @@
 PYTHON ?= python3
 VENV := .venv
+VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+# The versions that are tested: Python 3.11 has older ones of nearly everything.
+CONSTRAINTS := constraints-$(if $(filter 3.11,$(VERSION)),3.11,newest).txt
 BIN := $(VENV)/bin
-DEV := $(VENV)/.dev
+DEV := $(VENV)/.dev-$(VERSION)
 PEERS := $(VENV)/.peers
 
+# uv works on all cores, pip on one; pip takes over where uv cannot be had or does not reach the registry.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+UV := $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python
+EVERYTHING := --constraint $(CONSTRAINTS) --editable '.[dev]'
+
 .DEFAULT_GOAL := help
-.PHONY: demo test test-slow lint format benchmark reproduce docs clean help
+.PHONY: demo test suite test-newest test-lowest test-slow lint format benchmark reproduce docs dist clean help
 
 demo: $(DEV) ## fit two posteriors, print a summary, write figures
 	$(BIN)/python examples/demo.py
 
-test: lint ## lint, type-check and run the tests
+test: lint suite ## lint, type-check and run the tests
+
+suite: $(DEV)
 	$(BIN)/pytest -n auto --dist worksteal -m 'not slow'
+
+test-newest: $(DEV) ## run the tests on the newest Python of this machine, and exchange files with it
+	@if python=$$(.ci/newest-python); then \
+	  $(MAKE) suite VENV=.venv-newest PYTHON=$$python && .ci/exchange $(BIN)/python .venv-newest/bin/python; \
+	else \
+	  echo 'There is no Python 3.12 or newer here to test with; make test-newest NEWEST=/path/to/python names one.'; \
+	fi
+
+test-lowest: build/constraints-lowest.txt ## run the tests with the lowest versions that pyproject.toml allows
+	$(MAKE) suite VENV=.venv-lowest CONSTRAINTS=$<
+
+build/constraints-lowest.txt: pyproject.toml .ci/lowest.py
+	@mkdir -p $(@D)
+	$(PYTHON) .ci/lowest.py > $@
 
 # Long runs want better code than the quick tests, which run theirs once (tests/conftest.py).
 test-slow: export XLA_FLAGS = --xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true
@@ -36,23 +60,28 @@ reproduce: $(DEV) ## every figure and table of the paper, into reproduced/ (QUIC
 docs: $(DEV) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+dist: $(DEV) ## build wheel and sdist into dist/, and try the wheel in empty environments
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python .ci/check_dist.py dist
+
 clean: ## remove the environment and everything built
-	rm -rf $(VENV) site dist build .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-newest .venv-lowest site dist build .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(DEV): pyproject.toml constraints.txt
+$(DEV): pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	  "steinflow needs Python 3.11 or newer: make PYTHON=/path/to/python3.11")'
+	@test -e $@ || rm -rf $(VENV) # it is that of another Python, or was not finished
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --constraint constraints.txt --editable '.[dev]'
+	$(PIP) uv && $(UV) $(EVERYTHING) || $(PIP) $(EVERYTHING)
 	@touch $@
 
 # A peer that cannot be installed is left out of the benchmark.
 $(PEERS): $(DEV) benchmarks/requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --constraint constraints.txt --requirement benchmarks/requirements.txt \
+	  --constraint $(CONSTRAINTS) --requirement benchmarks/requirements.txt \
 	  && touch $@ || echo 'Some peers are missing; the benchmark goes on without them.'

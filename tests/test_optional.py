@@ -4,11 +4,18 @@ import subprocess
 import sys
 import textwrap
 
-# matplotlib and pandas are extras of ours too, but ArviZ brings them.
-OPTIONAL = ["blackjax", "flax", "orbax", "pymc", "pytensor", "sklearn"]
+# pandas is an extra of ours too, but xarray brings it.
+OPTIONAL = ["arviz", "blackjax", "flax", "matplotlib", "orbax", "pymc", "pytensor", "sklearn"]
 
 BLOCKER = """
-import importlib.abc, sys
+import importlib.abc, importlib.metadata, sys
+
+def version(name, version=importlib.metadata.version):
+    if name in {blocked}:
+        raise importlib.metadata.PackageNotFoundError(name)
+    return version(name)
+
+importlib.metadata.version = version
 
 class Blocker(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
@@ -40,10 +47,14 @@ def test_the_core_works_and_errors_name_the_extra():
             ("pymc", lambda: sf.from_pymc(None)),
             ("sklearn", lambda: sf.SteinClassifier()),
             ("sklearn", lambda: sf.SteinRegressor()),
+            ("plot", lambda: sf.plots.marginals(result)),
+            ("blackjax", lambda: result.check()),
+            ("blackjax", lambda: sf.fit(lambda x: -x @ x, sf.NUTS(), particles=x0, num_steps=1, progress=False)),
+            ("checkpoint", lambda: sf.fit(lambda x: -x @ x, particles=x0, num_steps=1, checkpoint="run")),
         ]:
             try:
                 make()
-            except ModuleNotFoundError as error:
+            except ImportError as error:
                 assert f"pip install 'steinflow[{extra}]'" in str(error), error
             else:
                 raise AssertionError(f"no error without {extra}")

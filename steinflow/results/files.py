@@ -1,4 +1,4 @@
-"""The ways out: files that appear whole or not at all, results as netCDF and back, and `arviz.InferenceData`."""
+"""The ways out: files that appear whole or not at all, and results as netCDF and back."""
 
 import contextlib
 import errno
@@ -6,19 +6,16 @@ import json
 import os
 import shutil
 import uuid
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
+from steinflow.results.arviz import draws, group, variables
 from steinflow.results.outcome import Ending, Outcome
-from steinflow.results.summary import named_arrays
-from steinflow.targets.base import Target
-from steinflow.typing import Array, PyTree
+from steinflow.typing import PyTree
 
 if TYPE_CHECKING:
     from steinflow.results.result import Result
@@ -89,22 +86,13 @@ def to_netcdf(result: "Result") -> memoryview:
     """
     import xarray
 
-    shape = (result.num_chains, len(result) // result.num_chains)
-
-    def by_draw(values, dims=()):
-        values = np.asarray(values)
-        return ("chain", "draw", *dims), values.reshape(*shape, *values.shape[1:])
-
-    def own_dims(name, values):
-        return [f"{name}_dim_{axis}" for axis in range(np.ndim(values) - 1)]
-
-    history = dict(result.history)
-    chains = {"chain": np.arange(shape[0]), "draw": np.arange(shape[1])}
+    history, coordinate = dict(result.history), ["coordinate"]
+    recorded = variables(history)
     groups = {
-        "posterior": xarray.Dataset(
-            {name: by_draw(values, own_dims(name, values)) for name, values in _variables(result.particles)},
-            chains,
-            {
+        "posterior": draws(
+            result.particles,
+            result,
+            attributes={
                 "outcome": result.outcome.value,
                 "message": result.ending.message,
                 "info": json.dumps(dict(result.info)),
@@ -112,20 +100,11 @@ def to_netcdf(result: "Result") -> memoryview:
                 "history_structure": json.dumps(_describe(history)),
             },
         ),
-        "sample_stats": xarray.Dataset(
-            {
-                "lp": by_draw(result.log_densities),
-                **({} if result.weights is None else {"weight": by_draw(result.weights)}),
-            },
-            chains,
+        "sample_stats": draws({"lp": result.log_densities, "weight": result.weights}, result),  # None is no array
+        "unconstrained": draws(
+            {"x": result.unconstrained, "score": result.scores}, result, dims={"x": coordinate, "score": coordinate}
         ),
-        "unconstrained": xarray.Dataset(
-            {"x": by_draw(result.unconstrained, ["coordinate"]), "score": by_draw(result.scores, ["coordinate"])},
-            chains,
-        ),
-        "history": xarray.Dataset(
-            {name: (("record", *own_dims(name, values)), np.asarray(values)) for name, values in _variables(history)}
-        ),
+        "history": group(recorded, {"record": len(next(iter(recorded.values()), ()))}),
     }
     return xarray.DataTree.from_dict(groups).to_netcdf(engine="h5netcdf")
 
@@ -161,22 +140,9 @@ def read_netcdf(path: str | Path) -> dict[str, Any]:
     }
 
 
-def _variables(tree) -> list[tuple[str, Any]]:
-    """Return every array of a tree with the name of its variable in a file: unique, and without a slash."""
-    taken = {"chain", "draw", "record"}  # names of axes
-    variables = []
-    for name, leaf in named_arrays(tree):
-        name = name.replace("/", ".")
-        while name in taken:
-            name += "_"
-        taken.add(name)
-        variables.append((name, leaf))
-    return variables
-
-
 def _describe(tree, names: Iterator[str] | None = None):
     """Describe the containers of a tree in JSON; leaves are the names of their variables."""
-    names = (name for name, _ in _variables(tree)) if names is None else names
+    names = iter(variables(tree)) if names is None else names
     if tree is None:
         return {"kind": "none", "children": []}
     one_level = jax.tree_util.default_registry.flatten_one_level_with_keys(tree)
@@ -205,58 +171,3 @@ def _rebuild(structure, arrays: Mapping[Any, Any]) -> PyTree:
             return list(children.values())
         case _:
             return tuple(children.values())
-
-
-def inference_data(
-    result: "Result",
-    target: Target | None,
-    *,
-    log_likelihood: bool,
-    posterior_predictive: bool,
-    dims: Mapping[str, Sequence[str | None]],
-    coords: Mapping[str, Sequence],
-    key: int,
-):
-    """Return `arviz.InferenceData`; the arguments are those of `Result.to_arviz`. Weights are not looked at."""
-    groups: dict[str, Mapping[str, Array]] = {
-        "posterior": dict(named_arrays(result.particles)),
-        "sample_stats": {"lp": result.log_densities},
-    }
-    observed: Mapping[str, Array] = {}
-    observations = None if target is None else target.observations
-    if observations is not None:
-        labels = observations.labels()
-        dims, coords = {**labels.dims, **dims}, {**labels.coords, **coords}
-        observed = observations.observed()
-        if log_likelihood:
-            groups["log_likelihood"] = observations.log_likelihoods(result.particles)
-        if posterior_predictive:
-            groups["posterior_predictive"] = observations.predictive(result.particles, key=jax.random.key(key))
-
-    def by_chain(values):
-        values = np.asarray(values)
-        return values.reshape(result.num_chains, -1, *values.shape[1:])
-
-    by_group: dict[str, Any] = {
-        name: {variable: by_chain(values) for variable, values in group.items()}
-        for name, group in groups.items()
-        if group
-    }
-    shapes = {variable: values.shape[2:] for group in by_group.values() for variable, values in group.items()}
-    if observed:
-        by_group["observed_data"] = {name: np.asarray(values) for name, values in observed.items()}
-        shapes = {name: values.shape for name, values in by_group["observed_data"].items()} | shapes
-    with warnings.catch_warnings():  # ArviZ announces its next major version on import
-        warnings.simplefilter("ignore", FutureWarning)
-        import arviz
-    return arviz.from_dict(
-        **by_group,
-        coords={name: list(positions) for name, positions in coords.items()},
-        dims={variable: _axes(variable, shape, dims.get(variable, ())) for variable, shape in shapes.items()},
-    )
-
-
-def _axes(variable: str, shape: Sequence[int], names: Sequence[str | None]) -> list[str]:
-    """Name every axis; names that do not fit the shape are not used."""
-    names = names if len(names) == len(shape) else [None] * len(shape)
-    return [name or f"{variable}_dim_{axis}" for axis, name in enumerate(names)]

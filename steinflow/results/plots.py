@@ -185,7 +185,7 @@ def animate(
     """
     steps, names, frames = _recorded(result, parameters, recorded)
     with style() as plt:
-        from matplotlib.animation import FuncAnimation, PillowWriter
+        from matplotlib.animation import PillowWriter
 
         figure, axis = plt.subplots(figsize=(5, 3.4))
         figure.subplots_adjust(left=0.13, right=0.97, bottom=0.15, top=0.91)  # a layout engine would run at every frame
@@ -203,8 +203,11 @@ def animate(
             if decorate is not None:
                 decorate(axis)
 
-        film = FuncAnimation(figure, draw, frames=len(steps))
-        film.save(path, dpi=100, writer=PillowWriter(fps=max(1, round(len(steps) / seconds))))
+        writer = PillowWriter(fps=max(1, round(len(steps) / seconds)))
+        with writer.saving(figure, str(path), dpi=100):
+            for index in range(len(steps)):
+                draw(index)
+                writer.grab_frame()  # FuncAnimation would draw every frame twice
         plt.close(figure)
     return Path(path)
 
@@ -215,7 +218,7 @@ def style() -> Iterator[Any]:
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise ImportError('Plots need matplotlib. Install it with: pip install "steinflow[plot]"') from error
+        raise ImportError("Plots need matplotlib: pip install 'steinflow[plot]'.") from error
     with plt.rc_context(_STYLE):
         yield plt
 

@@ -185,36 +185,3 @@ def test_a_folder_that_cannot_be_put_in_place_leaves_the_old_one(tmp_path, monke
         fail()
     assert [p.name for p in folder.iterdir()] == ["old"]
     assert [p.name for p in tmp_path.iterdir()] == ["run"]
-
-
-def test_arviz():
-    import arviz as az
-
-    particles = {"w": np.ones((6, 2), np.float32) * np.arange(6.0)[:, None], "b": np.arange(6.0)}
-    inference = result_of(particles, num_chains=2).to_arviz()
-    assert inference.posterior["w"].shape == (2, 3, 2)
-    assert inference.sample_stats["lp"].shape == (2, 3)
-    table = az.summary(inference, kind="stats")
-    assert list(table.index) == ["b", "w[0]", "w[1]"]
-    np.testing.assert_allclose(table["mean"], 2.5)
-
-
-def test_arviz_repeats_particles_in_proportion_to_their_weights():
-    result = result_of({"b": np.arange(6.0)}, weights=jnp.array([0.5, 0, 0, 0, 0, 0.5]), num_chains=2)
-    inference = result.to_arviz()
-    np.testing.assert_array_equal(inference.posterior["b"], [[0, 0, 0, 5, 5, 5]])
-    np.testing.assert_array_equal(inference.sample_stats["lp"][0, ::3], result.log_densities[jnp.array([0, 5])])
-
-
-def test_arviz_has_what_the_target_says_about_its_data():
-    rows = jnp.arange(4.0)
-    target = sf.Posterior(lambda x: -0.5 * x**2, lambda x, y: -0.5 * (y - x) ** 2, rows)
-    result = result_at(jnp.arange(3.0), target)
-    inference = result.to_arviz(
-        dims={"x": ["ignored: it does not fit"], "likelihood": ["row"]}, coords={"row": list("abcd")}
-    )
-    expected = -0.5 * (rows - jnp.arange(3.0)[:, None]) ** 2
-    np.testing.assert_allclose(inference.log_likelihood["likelihood"][0], expected)
-    assert list(inference.log_likelihood["row"].values) == list("abcd")
-    np.testing.assert_array_equal(inference.observed_data["data"], rows)
-    assert "log_likelihood" not in result.to_arviz(log_likelihood=False).groups()

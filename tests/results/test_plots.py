@@ -4,6 +4,7 @@ import sys
 
 import jax.numpy as jnp
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from PIL import Image
@@ -15,7 +16,7 @@ import steinflow as sf
 def closed_figures(monkeypatch):
     mpl.use("agg")
     yield
-    mpl.pyplot.close("all")
+    plt.close("all")
 
 
 def drawn(figure):
@@ -137,7 +138,7 @@ def test_animation(named, tmp_path, parameters):
     with Image.open(path) as film:
         assert film.format == "GIF"
         assert film.n_frames == len(named.history["step"])
-    assert not mpl.pyplot.get_fignums()
+    assert not plt.get_fignums()
 
 
 def test_style_does_not_leak(line):
@@ -158,4 +159,4 @@ except ImportError as error:
     print(error)
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == 'Plots need matplotlib. Install it with: pip install "steinflow[plot]"'
+    assert run.stdout.strip() == "Plots need matplotlib: pip install 'steinflow[plot]'."
