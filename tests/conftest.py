@@ -1,13 +1,19 @@
 import gc
 import os
+from importlib.metadata import version
 from pathlib import Path
 
 # Most of the time goes into compiling code that runs once. Without LLVM's optimisations and with the older, simpler way
-# to emit loops, XLA takes a third of the time; long runs take up to twice theirs. JAX reads these when it is imported,
-# XLA when it is used; workers, and the programs that tests start, share what they compile.
+# to emit loops, XLA takes a third of the time; long runs take up to twice theirs. Programs are not split to be compiled
+# in parallel, which takes a fifth more: the workers keep all processors busy. JAX reads these when it is imported, XLA
+# when it is used; workers, and the programs that tests start, share what they compile.
 os.environ.setdefault(
     "XLA_FLAGS",
-    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_llvm_disable_expensive_passes=true",
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    " --xla_cpu_parallel_codegen_split_count=1"
+    # JAX 0.12 has no other loops, and refuses to start with a flag that it does not know.
+    + " --xla_cpu_use_fusion_emitters=false"
+    * (tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 12)),
 )
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "compiled"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.01")

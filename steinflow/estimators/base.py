@@ -15,7 +15,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from steinflow.inference.loop import fit
-from steinflow.inference.stopping import Converged
 from steinflow.methods.base import Method
 from steinflow.methods.svgd.method import SVGD
 from steinflow.models.families import Family
@@ -44,19 +43,17 @@ _LEARNED = ("shift_", "scale_", "response_shift_", "response_scale_", "prior_sca
 
 @dataclasses.dataclass(frozen=True)
 class Watch:
-    """What to see of a run while it is under way, and when to end it.
+    """What to see of a run while it is under way.
 
     Attributes:
         progress: show a bar.
         record: functions of the particles, by name; their values go into `result_.history`.
         num_records: how many records a full run makes; None leaves it to `sf.fit`.
-        stop: a rule that ends the run early; None is `sf.Converged()`.
     """
 
     progress: bool = False
     record: Mapping[str, Callable[[Params], Any]] | None = None
     num_records: int | None = None
-    stop: Callable[[Mapping[str, Any]], bool] | None = None
 
 
 class SteinEstimator(BaseEstimator, abc.ABC):
@@ -191,7 +188,6 @@ class SteinEstimator(BaseEstimator, abc.ABC):
             progress=watch.progress,
             record=watch.record,
             record_every=max(1, self.num_steps_ // watch.num_records) if watch.num_records else None,
-            stop=watch.stop or Converged(),
         )
         self.start_ = jax.tree.map(np.asarray, particles)
         return self._keep(dataclasses.replace(result, target=self._in_units(model)))

@@ -89,7 +89,7 @@ class Run:
     """A plan on the current mesh, compiled."""
 
     def __init__(self, plan: Plan):
-        self._parts, self._noisy = _split(plan.placed()), plan.target.noisy
+        self._parts, self._noisy, self._method = _split(plan.placed()), plan.target.noisy, plan.method
 
     def init(self, particles: Particles, num_steps: int, key: PRNGKeyArray) -> Any:
         """Return the state to start from."""
@@ -98,6 +98,10 @@ class Run:
     def advance(self, state, start: int, stop: int, block: Block | None) -> Any:
         """Return the state after steps start .. stop-1, in one compiled call for all lengths."""
         return _finished(_advance(*self._parts, state, _number(start), _number(stop), block))
+
+    def done(self, state) -> bool:
+        """Say whether more steps would add nothing."""
+        return self._method.done(sharding.bring_home(state))
 
     def watch(self, state, step: int, block: Block | None) -> dict[str, PyTree]:
         """Return what the history records now."""
@@ -173,7 +177,21 @@ def _compiled(function, *, static: tuple[int, ...] = ()):
 
 @functools.partial(_compiled, static=(2,))  # num_steps may size buffers
 def _init(plan, num_steps, particles, key):
-    return sharding.same_everywhere(plan.method.init(plan.target, particles, num_steps=num_steps, key=key))
+    state = plan.method.init(plan.target, particles, num_steps=num_steps, key=key)
+    return sharding.same_everywhere(_strongly_typed(state))
+
+
+def _strongly_typed(state: PyTree) -> PyTree:
+    """Return a state whose numbers are of the type that a step leaves them in.
+
+    A number such as `jnp.asarray(0)` is weakly typed, what a loop returns is not, and the types of its arguments are
+    part of a compiled function: everything that takes the state would be compiled twice.
+    """
+
+    def strong(leaf):
+        return jax.lax.convert_element_type(leaf, leaf.dtype) if getattr(leaf, "weak_type", False) else leaf
+
+    return jax.tree.map(strong, state)
 
 
 @_compiled

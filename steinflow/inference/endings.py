@@ -28,6 +28,7 @@ def ending_of(outcome: Outcome, final: View, *, step: int, num_steps: int, stop:
         )
     message = {
         Outcome.STEP_LIMIT: f"all {step} steps are done.",
+        Outcome.SETTLED: f"after {step} of {num_steps} steps more would add nothing.",
         Outcome.STOPPED: f"{_name(stop)} ended the run after {step} steps.",
         Outcome.INTERRUPTED: (
             f"the run ended at step {step} of {num_steps}. Go on with fit(..., particles=result.particles), or, with "

@@ -20,7 +20,7 @@ from steinflow.inference.fingerprints import fingerprint
 from steinflow.inference.interruption import Interruption
 from steinflow.inference.memory import check_memory
 from steinflow.inference.stopping import Stop
-from steinflow.methods.base import Method
+from steinflow.methods.base import Method, Settled
 from steinflow.methods.svgd.method import SVGD
 from steinflow.results.diagnostics import as_key
 from steinflow.results.outcome import Ending, Outcome
@@ -63,13 +63,14 @@ def fit(
             networks with at least as many weights as there are particles.
         particles: starting points, with a leading axis; drawn from the target's prior if not given.
         num_particles: how many to draw from the prior, 100 by default.
-        num_steps: the number of steps, unless the run is stopped before.
+        num_steps: the number of steps, unless the run is stopped before. The default method ends when it knows mean
+            and spread as well as 10,000 independent draws would.
         key: an int or a JAX key.
         progress: show a bar with the rate, KSD and dispersion.
         record: functions of all particles (in the user's structure) to record by name, such as `{"x": lambda x: x}`.
         record_every: steps between records; by default there are about 50.
         stop: a rule that ends the run early, such as `sf.Converged()`: a function of the history so far that returns
-            True to stop. To the history it adds `fraction`, the part of the run that was done at each record.
+            True to stop.
         checkpoint: a folder, or `sf.Checkpoint(folder, ...)`. The run is saved there on its way; the same call goes on
             from the last checkpoint, bit for bit. With it, SIGTERM ends a run as Ctrl-C does.
         mesh: devices to share the work, as `sf.mesh()`.
@@ -141,12 +142,13 @@ def fit(
                 raise
             outcome = Outcome.INTERRUPTED
         folder.save(snapshot)
-        final = run.final(snapshot.state, snapshot.step, feed.block)
         state = sharding.bring_home(snapshot.state)
+        end = method.settle(state)
+        final = run.final(sharding.replicate(end.state), snapshot.step, feed.block)
     if interruption.requested:  # also after the last step: who runs several fits in a row asks each how it ended
         outcome = Outcome.INTERRUPTED
     ending = ending_of(outcome, final, step=snapshot.step, num_steps=num_steps, stop=stop)
-    return _result(method, final, state, snapshot, ending, target)
+    return _result(method, final, state, end, snapshot, ending, target)
 
 
 @jax.jit  # in one piece, since unpacking takes as long to compile as splitting
@@ -167,7 +169,7 @@ def _default_method(target: FlatTarget, num_particles: int) -> SVGD:
 def _loop(run, snapshot, feed, folder, bar, interruption, num_steps, record_every, stop) -> Outcome:
     """Take the snapshot through its steps, a compiled chunk at a time, and say how it ended."""
     chunk, interrupted = 1, False
-    outcome = _judged(snapshot.history, stop, num_steps)  # where the run was saved, its rule may have been another
+    outcome = _judged(snapshot.history, stop)  # where the run was saved, its rule may have been another
     while outcome is None:
         step = snapshot.step
         if step == num_steps:
@@ -184,7 +186,9 @@ def _loop(run, snapshot, feed, folder, bar, interruption, num_steps, record_ever
         bar.update(goal - step)
         if goal == next_record:
             _watch(run, snapshot, feed, bar)
-            outcome = _judged(snapshot.history, stop, num_steps)
+            outcome = _judged(snapshot.history, stop)
+            if outcome is None and goal < num_steps and run.done(snapshot.state):
+                outcome = Outcome.SETTLED
         seconds, due, interrupted = sharding.agree(seconds, folder.due(goal), interruption.requested)
         snapshot.seconds += seconds
         chunk = _next_chunk(chunk, goal - step, seconds)
@@ -201,14 +205,13 @@ def _watch(run, snapshot, feed, bar) -> None:
     bar.set_postfix(ksd=f"{metrics['ksd']:.2g}", dispersion=f"{metrics['dispersion']:.2f}", refresh=False)
 
 
-def _judged(history: Mapping[str, list], stop: Stop | None, num_steps: int) -> Outcome | None:
+def _judged(history: Mapping[str, list], stop: Stop | None) -> Outcome | None:
     """Return how the run ends by what the history says; None if it goes on."""
     if not history:
         return None
     if history["finite"][-1] == 0:
         return Outcome.NON_FINITE
-    fraction = [step / num_steps for step in history["step"]]
-    return Outcome.STOPPED if stop is not None and stop({**history, "fraction": fraction}) else None
+    return Outcome.STOPPED if stop is not None and stop(history) else None
 
 
 def _next_chunk(chunk: int, steps_done: int, seconds: float) -> int:
@@ -256,7 +259,7 @@ def _remedies(data: Data | None, num_particles: int) -> list[str]:
     return [f"a smaller batch_size of the posterior (now {rows})", *remedies]
 
 
-def _result(method: Method, final: View, state, snapshot: Snapshot, ending: Ending, target: Target) -> Result:
+def _result(method, final: View, state, end: Settled, snapshot: Snapshot, ending: Ending, target: Target) -> Result:
     history = snapshot.history.items()
     return Result(
         particles=final.user,
@@ -269,6 +272,7 @@ def _result(method: Method, final: View, state, snapshot: Snapshot, ending: Endi
         num_chains=final.draws.num_chains,
         target=target,
         state=state,
+        states=end.states,
         info={
             "method": type(method).__name__,
             "num_steps": snapshot.step,
@@ -276,6 +280,7 @@ def _result(method: Method, final: View, state, snapshot: Snapshot, ending: Endi
             "versions": versions(),
             **_batch_noise(target.data, snapshot.step),
             **{name: np.asarray(value).item() for name, value in final.draws.metrics.items()},
+            **end.findings,
         },
     )
 

@@ -26,10 +26,9 @@ class Converged(StoppingRule):
     All three matter. KSD also settles on collapsed clouds and on plateaus far from the target, but there the dispersion
     is not 1, or the mean score not 0. A run that settles where either is wrong goes on to its last step.
 
-    The default SVGD arrives, explores by random moves, and settles in the last quarter of a run, so that the steps
-    before are always worth taking. A method without such a schedule, such as `sf.SVGD.paper()`, may stop at any time:
-    `earliest=0`. With minibatches the rule never stops. There it is the shrinking steps that average out the
-    noise, and the mean score stays noisy to the end.
+    The default SVGD needs no rule: it ends by itself when it knows enough. This one is for methods that do not, such as
+    `sf.SVGD.paper()`. With minibatches it never stops. There it is the shrinking steps that average out the noise, and
+    the mean score stays noisy to the end.
 
     Args:
         patience: how many records KSD may go without falling by `improvement`.
@@ -37,7 +36,6 @@ class Converged(StoppingRule):
         dispersion_tolerance: how far the median dispersion may be from 1; any single coordinate may be off by 1.5 times
             as much.
         mean_tolerance: how far the mean may be off, in posterior sds, as estimated by `history["mean_error"]`.
-        earliest: the part of the run that is done in any case; earlier records are not looked at.
 
     Raises:
         ValueError: if `patience` is less than 1.
@@ -47,14 +45,13 @@ class Converged(StoppingRule):
     improvement: float = 0.05
     dispersion_tolerance: float = 0.1
     mean_tolerance: float = 0.05
-    earliest: float = 0.75
 
     def __check_init__(self):
         if self.patience < 1:
             raise ValueError(f"patience is a number of records, at least 1; got {self.patience}.")
 
     def __call__(self, history: Mapping[str, Sequence]) -> bool:
-        ksd = np.asarray(history["ksd"])[np.asarray(history["fraction"]) >= self.earliest]
+        ksd = np.asarray(history["ksd"])
         if len(ksd) <= self.patience or not np.isfinite(ksd[-1]):
             return False
         settled = min(ksd[-self.patience :]) > (1 - self.improvement) * min(ksd[: -self.patience])

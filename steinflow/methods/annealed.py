@@ -43,5 +43,11 @@ class Annealed(Method):
         done = jnp.minimum(time.fraction / self.until, 1.0)
         return self.method.step(target.tempered(self.start ** (1 - done)), state, batch, time=time, key=key)
 
+    def done(self, state):
+        return self.method.done(state)
+
+    def settle(self, state):
+        return self.method.settle(state)
+
     def draws(self, target, state, *, key):
         return self.method.draws(target, state, key=key)

@@ -1,9 +1,11 @@
 """What a method is: it makes a state from particles, moves it a step, and says which posterior the state represents."""
 
 import abc
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import equinox as eqx
+import numpy as np
 
 from steinflow.targets.flat import FlatTarget
 from steinflow.typing import Array, Batch, Particles, PRNGKeyArray, Scalar, Weights
@@ -45,6 +47,20 @@ class Draws(eqx.Module):
     metrics: dict[str, Array] = eqx.field(default_factory=dict)
 
 
+class Settled(NamedTuple):
+    """The end of a run.
+
+    Attributes:
+        state: what the draws are taken from.
+        findings: what else there is to say, by name, for `result.info`.
+        states: where the particles have been, of shape (m, n, d), for `result.draws`; None where nothing is kept.
+    """
+
+    state: Any
+    findings: Mapping[str, Any] = {}
+    states: np.ndarray | None = None
+
+
 class Method(eqx.Module):
     """An inference method: a configuration with `init`, `step` and `draws`.
 
@@ -61,6 +77,17 @@ class Method(eqx.Module):
     @abc.abstractmethod
     def step(self, target: FlatTarget, state: Any, batch: Batch | None, *, time: Time, key: PRNGKeyArray) -> Any:
         """Return the state one step later; `batch` is what this step sees of the data, None being all of it."""
+
+    def done(self, state: Any) -> bool:
+        """Say whether more steps would add nothing; asked on the host at every record."""
+        return False
+
+    def settle(self, state: Any) -> Settled:
+        """Return the state to end a run with, here the last one.
+
+        Called once, on the host: a method may put into the state what it has learned on the way.
+        """
+        return Settled(state)
 
     @abc.abstractmethod
     def draws(self, target: FlatTarget, state: Any, *, key: PRNGKeyArray) -> Draws:

@@ -77,7 +77,14 @@ def _draw(config: Config, values: Values, folder: Path) -> None:
                 mean, error = curves[function].T
                 low = np.minimum(error, 0.8 * mean)  # a log axis has no room for bars through zero
                 axis.errorbar(
-                    ns, mean, [low, error], color=COLORS[method], marker="o", markersize=3.5, capsize=2, label=method
+                    ns,
+                    mean,
+                    np.stack([low, error]),
+                    color=COLORS[method],
+                    marker="o",
+                    markersize=3.5,
+                    capsize=2,
+                    label=method,
                 )
             ns = np.array(config.num_particles)
             theory = _EXACT[function] / ns

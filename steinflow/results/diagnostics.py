@@ -10,6 +10,7 @@ import numpy as np
 
 from steinflow.methods.svgd.metrics import Cloud
 from steinflow.stein.discrepancy import ksd_squared, stein_kernel_rows
+from steinflow.stein.geometry import even_sample
 from steinflow.stein.kernels import IMQ, Kernel, as_kernel
 from steinflow.targets.base import Target, as_target
 from steinflow.targets.flat import flatten
@@ -81,7 +82,7 @@ def goodness_of_fit(
 @eqx.filter_jit
 def _bootstrap(points, scores, kernel, num_bootstrap, key):
     n = len(points)
-    counts = jax.random.multinomial(key, n, jnp.full(n, 1 / n), shape=(num_bootstrap, n))
+    counts = jax.random.multinomial(key, n, jnp.full((num_bootstrap, n), 1 / n))
     weights = (counts / n - 1 / n).astype(points.dtype)
     rows = stein_kernel_rows(points, scores, kernel.adapt(points))
 
@@ -172,19 +173,6 @@ def watched(particles: Particles, scores: Scores, weights: Array | None = None) 
         "dispersion_error": jnp.max(jnp.abs(dispersion - 1)),
         "mean_error": mean_error(particles, scores, weights),
     }
-
-
-def even_sample(num_particles: int, num_points: int, weights: Array | np.ndarray | None = None) -> np.ndarray:
-    """Return the indices of about `num_points` particles that represent all of them with equal weights.
-
-    Without weights they are spread evenly over the particles; where there are no more, all are taken. With weights a
-    particle comes as often as its weight says, to within one (systematic resampling).
-    """
-    if weights is None:
-        return np.arange(0, num_particles, -(-num_particles // num_points))
-    cumulative = np.cumsum(np.asarray(weights, float))
-    levels = (np.arange(num_points) + 0.5) / num_points * cumulative[-1]
-    return np.minimum(np.searchsorted(cumulative, levels), num_particles - 1)
 
 
 def as_key(key: int | PRNGKeyArray) -> PRNGKeyArray:

@@ -1,4 +1,4 @@
-"""How a run ended: one of five outcomes, and a sentence that says what to do next."""
+"""How a run ended: one of six outcomes, and a sentence that says what to do next."""
 
 import dataclasses
 import enum
@@ -8,6 +8,7 @@ class Outcome(enum.Enum):
     """How a run ended. Whether to believe where it ended is for the verdict to say."""
 
     STEP_LIMIT = "step limit"
+    SETTLED = "settled"  # the method knows enough
     STOPPED = "stopped"  # by a rule, which the message names
     INTERRUPTED = "interrupted"
     DATA_ENDED = "data ended"
@@ -22,7 +23,7 @@ class Ending:
     """How a run ended.
 
     Attributes:
-        outcome: one of five words.
+        outcome: one of six words.
         message: one or two sentences about this run, which say what to do next where there is something to do.
     """
 

@@ -8,16 +8,19 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from steinflow.results.diagnostics import as_key, dispersion_of, even_sample, ksd_of
-from steinflow.results.files import inference_data, read_netcdf, to_netcdf, write_whole
+from steinflow.results import arviz
+from steinflow.results.diagnostics import as_key, dispersion_of, ksd_of
+from steinflow.results.files import read_netcdf, to_netcdf, write_whole
 from steinflow.results.outcome import Ending, Outcome
 from steinflow.results.refinement import Check, nuts_moves, stein_thinning, stein_weights
 from steinflow.results.summary import Summary, number
 from steinflow.results.verdict import Finding, Verdict, judge
+from steinflow.stein.geometry import even_sample
 from steinflow.targets.base import Target, as_target
 from steinflow.targets.flat import flatten
 from steinflow.typing import Array, Params, Particles, PRNGKeyArray, PyTree, Scalar, Scores, Weights
@@ -41,6 +44,8 @@ class Result:
         info: method, versions, seconds and the like, all plain values.
         target: what was inferred; neither saved nor pickled, because it may hold code and all the data.
         state: the final state of the method, to go on with `method.step` in a loop of your own; not saved either.
+        states: positions of all particles on their way, unconstrained, of shape (m, n, d), for `draws`; None where the
+            method keeps none. Not saved either.
     """
 
     particles: Params
@@ -54,9 +59,10 @@ class Result:
     info: Mapping[str, Any]
     target: Target | None = dataclasses.field(default=None, repr=False)
     state: PyTree = dataclasses.field(default=None, repr=False)
+    states: np.ndarray | None = dataclasses.field(default=None, repr=False)
 
     def __getstate__(self):
-        return {**self.__dict__, "target": None, "state": None}
+        return {**self.__dict__, "target": None, "state": None, "states": None}
 
     def __len__(self) -> int:
         return len(self.unconstrained)
@@ -112,7 +118,7 @@ class Result:
             weights=self.weights,
             history=self.history,
             batch_noise=self.info.get("batch_noise"),
-            mixing=self.info.get("mixing"),
+            trajectory=self.info.get("trajectory"),
         )
 
     def reweighted(self) -> "Result":
@@ -122,7 +128,9 @@ class Result:
         unevenly; it cannot put particles where there are none.
         """
         weights = stein_weights(self.unconstrained, self.scores)
-        return dataclasses.replace(self, weights=jnp.asarray(weights, self.unconstrained.dtype))
+        return dataclasses.replace(
+            self, weights=jnp.asarray(weights, self.unconstrained.dtype), info=self._info_of_these_particles()
+        )
 
     def thinned(self, num_particles: int) -> "Result":
         """Return fewer particles that represent all: Stein thinning, greedily of least KSD (Riabiz et al., 2022).
@@ -131,6 +139,42 @@ class Result:
         equal ones.
         """
         return self._at(stein_thinning(self.unconstrained, self.scores, num_particles))
+
+    def draws(self, num_draws: int | None = None) -> "Result":
+        """Return positions that the particles went through while they explored: more draws than there are particles.
+
+        Every particle is a chain. `result.draws().to_arviz()` has them in ArviZ's dimensions, for R-hat and ESS.
+
+        Args:
+            num_draws: how many at least; by default all that were kept, about 4,000.
+
+        Raises:
+            ValueError: where no positions were kept, or not as many.
+        """
+        if self.states is None or self.target is None:
+            raise ValueError(
+                "There are no draws beside the particles: they are kept by runs of the default method that explore, of "
+                "500 steps or more on all of the data, until the result is saved. NUTS has draws of its own."
+            )
+        num_kept, num_chains, dim = self.states.shape
+        per_chain = num_kept if num_draws is None else -(-num_draws // num_chains)
+        if not 1 <= per_chain <= num_kept:
+            raise ValueError(f"num_draws is between 1 and {num_kept * num_chains}, which were kept; got {num_draws}.")
+        chosen = self.states[np.linspace(0, num_kept - 1, per_chain).round().astype(int)]
+        flat, _ = flatten(self.target, self.particles)
+        points = jnp.asarray(np.swapaxes(chosen, 0, 1).reshape(-1, dim))
+        log_densities, scores = eqx.filter_jit(flat.log_densities_and_scores)(points)
+        return dataclasses.replace(
+            self,
+            particles=eqx.filter_jit(flat.to_user)(points),
+            weights=None,
+            unconstrained=points,
+            scores=scores,
+            log_densities=log_densities,
+            num_chains=num_chains,
+            state=None,
+            states=None,
+        )
 
     def check(
         self,
@@ -172,8 +216,9 @@ class Result:
             unconstrained=moves.last,
             scores=scores,
             log_densities=log_densities,
-            info={name: value for name, value in self.info.items() if name not in ("batch_noise", "mixing")},
+            info={name: value for name, value in self._info_of_these_particles().items() if name != "batch_noise"},
             state=None,
+            states=None,
         )
         return Check.of(points, moves, moved)
 
@@ -203,8 +248,9 @@ class Result:
         coords: Mapping[str, Sequence] | None = None,
         key: int = 0,
     ):
-        """Return `arviz.InferenceData` with posterior and sample_stats, and what the target says about its data.
+        """Return posterior and sample_stats, and what the target says about its data, in ArviZ's schema.
 
+        This is an `xarray.DataTree`, on which ArviZ 1 works, or `arviz.InferenceData` where ArviZ is older than that.
         NumPyro and PyMC models, networks and `sf.Posterior` add log_likelihood, posterior_predictive and observed_data,
         as far as they have them, and names for axes. ArviZ knows no weights: particles that have them are repeated in
         proportion (systematic resampling).
@@ -217,7 +263,7 @@ class Result:
             coords: names of the positions on axes; they override those of the target.
             key: seeds the predictive draws.
         """
-        return inference_data(
+        return arviz.to_arviz(
             self._with_equal_weights(),
             self.target if target is None else target,
             log_likelihood=log_likelihood,
@@ -268,8 +314,14 @@ class Result:
             scores=self.scores[indices],
             log_densities=self.log_densities[indices],
             num_chains=1,
+            info=self._info_of_these_particles(),
             state=None,
+            states=None,
         )
+
+    def _info_of_these_particles(self) -> Mapping[str, Any]:
+        """Return what holds for particles that were changed or chosen after the run, which the way does not judge."""
+        return {name: value for name, value in self.info.items() if name != "trajectory"}
 
 
 def load(path: str | Path) -> Result:

@@ -14,6 +14,9 @@ cubic functions):
 - radius: $\mathrm{cov}(-t^\top u, |u|^2) = 2d$. Where $-t^\top u$ hardly grows with the radius the tails are heavy, and
   if the covariance falls short too, the particles do not reach into them.
 
+Where particles explored, mean and dispersion are not those of the n particles but of all states on their way, with
+standard errors by the scatter of the chains; and R-hat says whether the chains agree.
+
 A mode that no particle has found cannot be seen.
 """
 
@@ -27,8 +30,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from steinflow.methods.svgd.metrics import Cloud
-from steinflow.results.diagnostics import dispersion_of, even_sample, mean_error, stein_kernel_means
+from steinflow.results.diagnostics import dispersion_of, mean_error, stein_kernel_means
 from steinflow.stein.bandwidths import Wide
+from steinflow.stein.geometry import even_sample
 from steinflow.stein.kernels import IMQ
 from steinflow.typing import Array, Particles, Scores
 
@@ -46,7 +50,8 @@ _DRAWS = 100  # what a good answer is worth, or as many draws as there are parti
 _DRAWS_DOUBTFUL, _DRAWS_BAD = 2.0, 10.0  # that many times fewer
 _HEAVY_TAILED, _SHORT_RADIUS = 0.72, 0.65  # growth of -t'u with |u|^2 relative to a Gaussian; its covariance over 2d
 _FAR_OUT = 7.0  # sds
-_MIXED = 1.25  # R-hat; up to 1.17 where answers are right, 2 and more where they are not
+_MIXING_DOUBTFUL, _MIXING_BAD = 1.2, 1.4  # R-hat; up to 1.17 where answers are right
+_SD_DOUBTFUL, _SD_BAD = 0.05, 0.25  # standard error of an sd, as a part of it
 _SEPARATED = 5.0  # distance of two groups in units of their own sds: 2.7 for a Gaussian cut in two, 3.5 for a uniform
 _MASS_DOUBTFUL, _MASS_BAD = 0.1, 0.25  # share of the particles in a group against its share of the mass
 
@@ -110,7 +115,7 @@ def judge(
     weights: Array | None = None,
     history: Mapping[str, Sequence] | None = None,
     batch_noise: float | None = None,
-    mixing: float | None = None,
+    trajectory: Mapping[str, float] | None = None,
 ) -> Verdict:
     """Return the verdict on particles with known scores.
 
@@ -122,7 +127,8 @@ def judge(
         history: what was recorded on the way, to tell a run that is still moving from one that has settled.
         batch_noise: where scores are those of minibatches, the error of the mean in sds that their noise leaves; the
             mean score and KSD, which such noise drowns, are not looked at then.
-        mixing: where particles explored, their R-hat: above 1 where each has seen another part of the posterior.
+        trajectory: where particles explored, what their way says of itself (`Trajectory.findings`). It has hundreds of
+            times as many states as there are particles, so mean and spread are judged by it in place of them.
     """
     num_particles, dim = particles.shape
     if num_particles == 1:
@@ -140,6 +146,9 @@ def judge(
         reason = "products of particles and scores overflow, so the particles cannot be judged"
         return _verdict([Finding("bad", reason, (Remedy.UNIT_SCALE, Remedy.DOUBLE_PRECISION))], {})
     metrics["draws"] = draws = metrics.pop("draws_per_particle") * size
+    if trajectory is not None:
+        metrics |= {name: trajectory[name] for name in ("mean_error", "sd_error", "mixing")}
+        dispersion = _dispersion_beyond_chance(trajectory)
     error = metrics["mean_error"]
     moving = _is_rising(history) or (batch_noise is None and error > _MEAN_BAD)
     findings = [
@@ -147,15 +156,16 @@ def judge(
         _on_lost(values),
         _on_spread(dispersion, num_particles, moving=moving),
         _on_outliers(x, w),
-        _on_mixing(mixing),
+        *([] if trajectory is None else _on_trajectory(trajectory)),
     ]
     if batch_noise is None:
         reason = f"not converged: the mean is about {error:.2g} sds off"
         findings.append(_graded(error, _MEAN_DOUBTFUL, _MEAN_BAD, reason, Remedy.MORE_STEPS))
+    if batch_noise is None and trajectory is None:
         reason = f"by KSD the particles are worth only {draws:.0f} independent draws"
         missing = min(size, _DRAWS) / max(draws, 1e-6)
         findings.append(_graded(missing, _DRAWS_DOUBTFUL, _DRAWS_BAD, reason, Remedy.MORE_STEPS))
-    else:
+    if batch_noise is not None:
         reason = f"minibatches leave the mean uncertain by about {batch_noise:.2g} sds"
         remedies = Remedy.MORE_STEPS, Remedy.LARGER_BATCHES
         findings.append(_graded(batch_noise, _MEAN_DOUBTFUL, _NOISE_BAD, reason, *remedies))
@@ -163,7 +173,7 @@ def judge(
         metrics["separation"], smaller = _two_groups(np.asarray(u, float), np.asarray(t, float))
         known = batch_noise is None and bool(np.all(np.isfinite(values)))
         findings += [
-            _on_tails(metrics["growth"], metrics["radius"]),
+            None if trajectory else _on_tails(metrics["growth"], metrics["radius"]),
             _on_groups(metrics["separation"], smaller, x[sample], values[sample] if known else None),
         ]
     metrics["dispersion"] = float(np.median(dispersion))
@@ -250,6 +260,13 @@ def _on_spread(dispersion, num_particles, *, moving):
     return Finding(level, f"some coordinates have too little spread ({span})", remedies)
 
 
+def _dispersion_beyond_chance(trajectory):
+    """Return the smallest, the median and the largest dispersion, as far from 1 as three standard errors leave it."""
+    low = trajectory["dispersion_min"] + 3 * trajectory["dispersion_min_error"]
+    high = trajectory["dispersion_max"] - 3 * trajectory["dispersion_max_error"]
+    return np.array([min(low, 1.0), trajectory["dispersion"], max(high, 1.0)])
+
+
 def _is_rising(history):
     spread = np.asarray((history or {}).get("dispersion", ()), float)
     return len(spread) >= 4 and bool(spread[-1] > spread[len(spread) // 2] + 0.05)
@@ -267,14 +284,23 @@ def _on_outliers(points, weights):
     return Finding("doubtful", reason, remedies) if count else None
 
 
-def _on_mixing(mixing):
-    if mixing is None or mixing < _MIXED:
-        return None
-    reason = (
+def _on_trajectory(trajectory):
+    """Return what the chains say that the particles are: whether they agree, and how well they know the sds."""
+    mixing, error = trajectory["mixing"], trajectory["sd_error"]
+    apart = (
         f"exploring particles have not seen the same things (R-hat {mixing:.2g}): what they started with, such as "
         "their share in each mode, may still show"
     )
-    return Finding("doubtful", reason, (Remedy.MORE_STEPS, Remedy.NUTS))
+    modes = (
+        f"particles do not pass between the {trajectory['modes']} modes that they found; the weights of these are "
+        "estimates of their mass"
+    )
+    uncertain = f"some sds are known only to about {error:.0%}, as in heavy tails and funnels"
+    return [
+        _graded(mixing, _MIXING_DOUBTFUL, _MIXING_BAD, apart, Remedy.MORE_STEPS, Remedy.NUTS),
+        _graded(error, _SD_DOUBTFUL, _SD_BAD, uncertain, Remedy.MORE_STEPS, Remedy.MORE_PARTICLES),
+        Finding("doubtful", modes, (Remedy.WIDER_START, Remedy.ANNEALING)) if trajectory["modes"] > 1 else None,
+    ]
 
 
 def _on_tails(growth, radius):

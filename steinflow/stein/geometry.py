@@ -1,6 +1,7 @@
-"""The geometry of a cloud of points: its mean and its shape, and the distances between points."""
+"""The geometry of a cloud of points: its mean and its shape, the distances between points, and even samples of them."""
 
 import jax.numpy as jnp
+import numpy as np
 
 from steinflow.typing import Array
 
@@ -23,3 +24,16 @@ def squared_distances(x: Array, y: Array) -> Array:
     left = jnp.concatenate([-2 * x, jnp.ones_like(x_squares), x_squares], axis=-1)
     right = jnp.concatenate([y, y_squares, jnp.ones_like(y_squares)], axis=-1)
     return jnp.maximum(jnp.matmul(left, jnp.swapaxes(right, -1, -2), precision="highest"), 0.0)
+
+
+def even_sample(num_particles: int, num_points: int, weights: Array | np.ndarray | None = None) -> np.ndarray:
+    """Return the indices of about `num_points` particles that represent all of them with equal weights.
+
+    Without weights they are spread evenly over the particles; where there are no more, all are taken. With weights a
+    particle comes as often as its weight says, to within one (systematic resampling).
+    """
+    if weights is None:
+        return np.arange(0, num_particles, -(-num_particles // num_points))
+    cumulative = np.cumsum(np.asarray(weights, float))
+    levels = (np.arange(num_points) + 0.5) / num_points * cumulative[-1]
+    return np.minimum(np.searchsorted(cumulative, levels), num_particles - 1)

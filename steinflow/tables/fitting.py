@@ -9,7 +9,6 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 from steinflow.estimators import Watch
-from steinflow.inference.stopping import Converged
 from steinflow.methods.base import Method
 from steinflow.methods.dsvi import DSVI
 from steinflow.methods.map import MAP
@@ -41,7 +40,6 @@ METHODS: dict[MethodName, Callable[[int], Method]] = {
 }
 _MIN_ROWS = 5
 _RECORDS = 200  # for smooth motion in the report
-_RECORDS_PER_LOOK = 4  # so that the rule that stops sees about 50, as it is made for
 _KEPT_PREDICTIONS = 5_000
 
 
@@ -152,7 +150,7 @@ def run_fit(
         method=METHODS[method](num_rows),
         random_state=seed,
     )
-    estimator.fit(prepared.X, prepared.y, watch=Watch(progress, {"parameters": recorder}, _RECORDS, _settled))
+    estimator.fit(prepared.X, prepared.y, watch=Watch(progress, {"parameters": recorder}, _RECORDS))
     notes = list(prepared.notes)
     if problem.hidden:
         notes.append(
@@ -179,15 +177,6 @@ def run_fit(
         versions=versions("pandas", "scikit-learn"),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
-
-
-def _settled(history):
-    """Apply the rule of `Converged` to every fourth record."""
-    num_records = len(history["step"])
-    if num_records % _RECORDS_PER_LOOK:
-        return False
-    looks = slice(_RECORDS_PER_LOOK - 1, None, _RECORDS_PER_LOOK)
-    return Converged()({name: values[looks] for name, values in history.items()})
 
 
 def _usable(frame, target, where, missing):

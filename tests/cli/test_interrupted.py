@@ -12,19 +12,18 @@ import pytest
 from commands import QUICK, steinflow_, write
 
 import steinflow
+from steinflow.inference import loop
 from steinflow.results.result import Result
-from steinflow.tables import fitting
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(steinflow.__file__).parents[1])}
 
 
 def test_interrupted_fit_keeps_the_particles(monkeypatch):
-    def interrupt(history):
-        if len(history["step"]) >= 5:
+    def interrupt(history, stop):
+        if history and len(history["step"]) >= 5:
             raise KeyboardInterrupt
-        return False
 
-    monkeypatch.setattr(fitting, "_settled", interrupt)
+    monkeypatch.setattr(loop, "_judged", interrupt)
     write(tables.numbers())
     done = steinflow_("fit", "data.csv", "--target", "y", *QUICK, "--output", "run")
     assert done.exit_code == 130

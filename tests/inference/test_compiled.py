@@ -48,6 +48,29 @@ def test_equal_plans_are_the_same_constant_of_compiled_code():
     assert first != Run(Plan(sf.SVGD(), *list(vars(plan()[0]).values())[1:]))._parts[0]
 
 
+class Counting(sf.Method):
+    """Counts from a weakly typed zero, as `jnp.asarray(0)` is."""
+
+    def init(self, target, particles, *, num_steps, key):
+        return particles, jnp.asarray(0)
+
+    def step(self, target, state, batch, *, time, key):
+        return state[0], state[1] + jnp.ones((), jnp.int32)
+
+    def draws(self, target, state, *, key):
+        return Draws(state[0])
+
+
+def test_states_have_the_types_that_steps_leave_them_in():
+    """Or else all that takes a state is compiled twice, for the first one and for those after it."""
+    made, start = plan()
+    run = Run(Plan(Counting(), *list(vars(made).values())[1:]))
+    first = run.init(start, 20, jax.random.key(0))
+    second = run.advance(first, 0, 1, None)
+    assert int(second[1]) == 1
+    assert [leaf.aval for leaf in first] == [leaf.aval for leaf in second]
+
+
 def test_records_are_announced_as_they_come(run):
     run, start = run
     announced, found = run.records(start, None), run.watch(start, 0, None)

@@ -117,7 +117,7 @@ def test_a_rule_that_stops_the_run_is_named():
 
 
 def test_converged_stops_by_itself():
-    rule = sf.Converged(dispersion_tolerance=0.5, mean_tolerance=0.2, earliest=0)
+    rule = sf.Converged(dispersion_tolerance=0.5, mean_tolerance=0.2)
     result = run(num_steps=5000, record_every=20, stop=rule)
     assert result.outcome is sf.Outcome.STOPPED
     assert "Converged ended the run" in result.ending.message

@@ -44,7 +44,7 @@ def small_network() -> sf.Target:
 
 
 CASES = {
-    "Annealed": Case(lambda: sf.Annealed(sf.SVGD())),
+    "Annealed": Case(lambda: sf.Annealed(sf.SVGD.paper())),
     "DSVI": Case(sf.DSVI),
     "MAP": Case(sf.MAP),
     "MonteCarlo": Case(lambda: sf.MonteCarlo(draw)),
@@ -80,7 +80,7 @@ def test_conformance(name, dtype, tmp_path):
     case = CASES[name]
     target, method = case.target(), case.method()
     keys = jax.random.split(jax.random.key(0), case.num_particles)
-    particles = jax.tree.map(lambda leaf: leaf.astype(dtype), jax.vmap(target.sample_prior)(keys))
+    particles = jax.tree.map(lambda leaf: leaf.astype(dtype), jax.jit(jax.vmap(target.sample_prior))(keys))
     arguments = {"particles": particles, "num_steps": case.num_steps, "key": 3, "progress": False}
     result = sf.fit(target, method, **arguments)
 
@@ -90,14 +90,14 @@ def test_conformance(name, dtype, tmp_path):
     for leaf, start in zip(jax.tree.leaves(result.particles), jax.tree.leaves(particles), strict=True):
         assert leaf.shape == (n, *start.shape[1:])
         assert leaf.dtype == dtype
-        assert jnp.all(jnp.isfinite(leaf))
+        assert np.all(np.isfinite(leaf))
     assert result.unconstrained.shape == result.scores.shape
     assert result.log_densities.shape == (n,)
     assert n % result.num_chains == 0
     if result.weights is not None:
         assert result.weights.shape == (n,)
-        assert jnp.all(result.weights >= 0)
-        np.testing.assert_allclose(jnp.sum(result.weights), 1, rtol=1e-5)
+        assert np.all(result.weights >= 0)
+        np.testing.assert_allclose(np.sum(result.weights), 1, rtol=1e-5)
     assert result.info["method"] == type(method).__name__
     assert "nan" not in str(result.summary()).lower()
 

@@ -33,7 +33,7 @@ def test_arviz_sees_chains_and_draws(result):
         import arviz
 
         posterior = result.to_arviz()
-        table = arviz.summary(posterior)
+        table = arviz.summary(posterior, round_to="none")
     assert posterior.posterior.sizes["chain"] == 3
     assert posterior.posterior.sizes["draw"] == 1000
     assert table["r_hat"].max() < 1.02

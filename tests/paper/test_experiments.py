@@ -26,12 +26,6 @@ MODULES = {
 }
 
 
-@pytest.fixture(autouse=True, scope="module")
-def forget_compiled_code():
-    """Free what earlier tests compiled: XLA crashes when a process holds too much of it."""
-    jax.clear_caches()
-
-
 @pytest.fixture
 def data(monkeypatch):
     if not (DATA / "regression").is_dir():

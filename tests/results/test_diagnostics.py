@@ -6,7 +6,7 @@ from scenarios import normal_log_density
 
 import steinflow as sf
 from steinflow.results import diagnostics
-from steinflow.results.diagnostics import as_key, even_sample, ksd_of
+from steinflow.results.diagnostics import as_key, ksd_of
 
 X = np.random.default_rng(0).normal(size=(100, 2)).astype(np.float32)
 
@@ -55,19 +55,6 @@ def test_goodness_of_fit_is_calibrated():
     p_values = [goodness_of_fit(rng.normal(size=X.shape), key=i).p_value for i in range(40)]
     assert 0.3 < np.mean(p_values) < 0.7
     assert np.mean(np.array(p_values) < 0.1) < 0.25
-
-
-def test_even_sample_without_weights():
-    np.testing.assert_array_equal(even_sample(10, 4), [0, 3, 6, 9])
-    np.testing.assert_array_equal(even_sample(4, 10), [0, 1, 2, 3])
-
-
-def test_even_sample_follows_the_weights():
-    """Systematic resampling: every particle comes as often as its weight says, to within one."""
-    weights = np.random.default_rng(2).dirichlet(np.full(30, 0.3))
-    counts = np.bincount(even_sample(30, 500, weights), minlength=30)
-    assert counts.sum() == 500
-    assert np.all(np.abs(counts - 500 * weights) <= 1)
 
 
 def test_constraints_are_taken_off():

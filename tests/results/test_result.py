@@ -4,6 +4,7 @@ import pickle
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from known_results import result_at
 from scenarios import normal_log_density
 
@@ -96,3 +97,38 @@ def test_versions():
 
 def test_runs_say_which_version_made_them(good_run):
     assert good_run.info["versions"]["steinflow"] == sf.__version__
+
+
+@pytest.fixture(scope="module")
+def explored():
+    start = np.random.default_rng(0).standard_normal((20, 2)).astype(np.float32)
+    return sf.fit(sf.Density(normal_log_density), particles=start, num_steps=500, progress=False)
+
+
+def test_more_draws_than_particles(explored):
+    """Positions on the way, chain after chain, with their densities and scores."""
+    draws = explored.draws()
+    num_states = len(explored.states)
+    assert len(draws) == 20 * num_states > 1000
+    assert draws.num_chains == 20
+    np.testing.assert_array_equal(draws.particles[:num_states], explored.states[:, 0])
+    np.testing.assert_allclose(draws.scores, -draws.particles, rtol=1e-5)
+    np.testing.assert_allclose(draws.mean(), 0.0, atol=0.15)
+    np.testing.assert_allclose(draws.sd(), 1.0, rtol=0.1)
+    assert len(explored.draws(90)) == 100  # whole chains
+    sizes = draws.to_arviz()["posterior"].sizes
+    assert (sizes["chain"], sizes["draw"]) == (20, num_states)
+
+
+def test_no_more_draws_than_were_kept(explored):
+    with pytest.raises(ValueError, match="between 1 and"):
+        explored.draws(10**6)
+    with pytest.raises(ValueError, match="no draws beside the particles"):
+        pickle.loads(pickle.dumps(explored)).draws()
+
+
+def test_particles_that_were_chosen_are_judged_by_themselves(explored):
+    """The way of all of them says nothing about a few."""
+    assert "trajectory" in explored.info
+    for chosen in (explored.thinned(10), explored.reweighted()):
+        assert "trajectory" not in chosen.info

@@ -187,3 +187,44 @@ def test_non_finite():
     found = judge(jnp.asarray(DRAWS), jnp.asarray(-DRAWS), values)
     assert found.reasons == ["1 of 500 particles are where the log density or its score is not finite"]
     assert judge(jnp.asarray(DRAWS), jnp.asarray(-DRAWS), jnp.full(500, jnp.nan)).level == "good", "scores alone"
+
+
+RIGHT = {
+    "mixing": 1.02,
+    "modes": 1,
+    "mean_error": 0.01,
+    "sd_error": 0.01,
+    "dispersion": 1.0,
+    "dispersion_min": 0.95,
+    "dispersion_min_error": 0.02,
+    "dispersion_max": 1.05,
+    "dispersion_max_error": 0.02,
+}
+
+
+def test_of_particles_that_explored():
+    """Their way knows more than they: mean and spread are judged by it."""
+    assert verdict(normal_log_density, DRAWS, trajectory=RIGHT).level == "good"
+    chance = {**RIGHT, "dispersion_min": 0.3, "dispersion_min_error": 0.3}
+    assert verdict(normal_log_density, DRAWS, trajectory=chance).level == "good"
+    # By themselves these particles would be called collapsed.
+    assert verdict(normal_log_density, 0.3 * DRAWS, trajectory=RIGHT).level == "good"
+
+
+@pytest.mark.parametrize(
+    ("findings", "level", "reason"),
+    [
+        ({"mixing": 1.3}, "doubtful", "have not seen the same things (R-hat 1.3)"),
+        ({"mixing": 2.0}, "bad", "R-hat 2"),
+        ({"modes": 3}, "doubtful", "the 3 modes"),
+        ({"mean_error": 0.2}, "doubtful", "0.2 sds off"),
+        ({"mean_error": 2.0}, "bad", "2 sds off"),
+        ({"sd_error": 0.08}, "doubtful", "only to about 8%"),
+        ({"dispersion_min": 0.6}, "doubtful", "too little spread"),
+        ({"dispersion": 0.2, "dispersion_min": 0.1}, "bad", "collapsed"),
+    ],
+)
+def test_of_particles_that_explored_in_vain(findings, level, reason):
+    found = verdict(normal_log_density, DRAWS, trajectory=RIGHT | findings)
+    assert found.level == level
+    assert reason in str(found)

@@ -9,7 +9,7 @@ import naive
 import numpy as np
 import pytest
 
-from steinflow.stein.geometry import mean_and_shape, squared_distances
+from steinflow.stein.geometry import even_sample, mean_and_shape, squared_distances
 
 
 def test_mean_and_shape():
@@ -48,3 +48,16 @@ def test_batches_of_clouds():
     squares = squared_distances(x, y)
     for i in range(2):
         np.testing.assert_allclose(squares[i], squared_distances(x[i], y[i]), rtol=1e-6)
+
+
+def test_even_sample_without_weights():
+    np.testing.assert_array_equal(even_sample(10, 4), [0, 3, 6, 9])
+    np.testing.assert_array_equal(even_sample(4, 10), [0, 1, 2, 3])
+
+
+def test_even_sample_follows_the_weights():
+    """Systematic resampling: every particle comes as often as its weight says, to within one."""
+    weights = np.random.default_rng(2).dirichlet(np.full(30, 0.3))
+    counts = np.bincount(even_sample(30, 500, weights), minlength=30)
+    assert counts.sum() == 500
+    assert np.all(np.abs(counts - 500 * weights) <= 1)

@@ -3,10 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from compiled import ksd_squared, stein_direction
 
 import steinflow as sf
 from steinflow.stein.direction import stein_operator
-from steinflow.stein.discrepancy import ksd_squared
 
 MEAN, COVARIANCE = np.array([1.0, -0.5]), np.array([[2.0, 0.6], [0.6, 1.0]])
 PRECISION = np.linalg.inv(COVARIANCE)
@@ -63,7 +63,7 @@ def test_kl_falls_at_the_rate_of_the_stein_operator(x64):
     """Theorem 3.1: d/d eps KL = -E_q[trace A_p phi] for any smooth phi; here phi is linear, and KL is exact."""
     offset, matrix = np.array([0.3, -1.0]), np.array([[0.5, 0.2], [-0.3, 0.1]])
     operated = stein_operator(lambda x: offset + jnp.asarray(matrix) @ (x - Q_MEAN), score)
-    rate = jnp.mean(jax.vmap(operated)(jnp.asarray(CLOUD)))
+    rate = np.mean(jax.jit(jax.vmap(operated))(jnp.asarray(CLOUD)))
     np.testing.assert_allclose(slope(lambda e: kl_after(Q_MEAN, Q_COVARIANCE, offset, matrix, e)), -rate, rtol=1e-7)
 
 
@@ -72,7 +72,7 @@ def test_kl_falls_at_the_rate_of_ksd_squared(x64):
     x = jnp.asarray(CLOUD)
     for kernel in [sf.kernels.Linear(), sf.kernels.Linear("full")]:
         fixed = kernel.adapt(x)
-        phi = np.asarray(sf.stein_direction(x, score(x), kernel))
+        phi = np.asarray(stein_direction(x, score(x), kernel))
         offset = phi.mean(0)
         matrix = np.linalg.lstsq(CLOUD - Q_MEAN, phi - offset, rcond=None)[0].T
         np.testing.assert_allclose(offset + (CLOUD - Q_MEAN) @ matrix.T, phi, atol=1e-12)  # phi* is linear
@@ -99,7 +99,7 @@ def test_rkhs_norm_of_the_gradient_is_ksd_squared(x64):
         s = score(x)
 
         def phi(point, fixed=fixed, s=s):
-            return sf.stein_direction(x, s, fixed, point[None])[0]
+            return stein_direction(x, s, fixed, point[None])[0]
 
         norm_squared = jnp.mean(jax.jit(jax.vmap(stein_operator(phi, score)))(x))
         np.testing.assert_allclose(norm_squared, ksd_squared(x, s, fixed), rtol=1e-10)
@@ -121,7 +121,7 @@ def test_one_particle_climbs_to_the_map():
     x0 = jnp.array([[4.0, 4.0]])
     result = sf.fit(target, sf.SVGD.paper(1.0), particles=x0, num_steps=500, progress=False)
     np.testing.assert_allclose(result.particles[0], MEAN, atol=1e-3)
-    direction = sf.stein_direction(x0, score(x0), sf.kernels.RBF())
+    direction = stein_direction(x0, score(x0), sf.kernels.RBF())
     np.testing.assert_allclose(direction, score(x0), rtol=1e-6)
 
 
@@ -132,9 +132,9 @@ def test_vanishing_bandwidth_gives_independent_chains(x64):
     """
     x = jnp.asarray(np.random.default_rng(0).normal(size=(5, 2)))
     s = jnp.asarray(score(x))
-    np.testing.assert_allclose(sf.stein_direction(x, s, sf.kernels.RBF(1e-6)), s / 5, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(stein_direction(x, s, sf.kernels.RBF(1e-6)), s / 5, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(
-        sf.stein_direction(x, s, sf.kernels.RBF(1e12)), jnp.tile(jnp.mean(s, axis=0), (5, 1)), rtol=1e-8
+        stein_direction(x, s, sf.kernels.RBF(1e12)), np.tile(np.mean(s, axis=0), (5, 1)), rtol=1e-8
     )
 
 

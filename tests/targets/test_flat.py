@@ -25,8 +25,8 @@ def test_pytrees_are_raveled_and_back():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), back, particles)
     np.testing.assert_allclose(flat.from_user(particles), matrix)
     np.testing.assert_allclose(flat.log_density(matrix[2]), -2 - 6 - 3 + np.log(3), rtol=1e-6)  # with log-determinant
-    scores = flat.scores(matrix)
-    np.testing.assert_allclose(scores, jax.vmap(jax.grad(flat.log_density))(matrix))
+    scores = eqx.filter_jit(flat.scores)(matrix)
+    np.testing.assert_allclose(scores, jax.jit(jax.vmap(jax.grad(flat.log_density)))(matrix))
 
 
 def test_dtype_is_kept(dtype):
@@ -99,15 +99,17 @@ def log_likelihood(w, rows):
     return -0.5 * (rows[1] - rows[0] @ w) ** 2
 
 
+@eqx.filter_jit
+def two_draws(target):
+    return jax.vmap(target.sample_prior)(jax.random.split(jax.random.key(0), 2))
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_other_numbers_of_the_same_shape_compile_nothing_anew(name):
     found = []
     for seed in (0, 1):
         rng = np.random.default_rng(seed)
         target = MODELS[name](rng.normal(size=(8, 2)).astype(np.float32), rng.normal(size=8).astype(np.float32))
-        if name == "posterior":
-            particles = jnp.ones((2, 2))
-        else:
-            particles = jax.vmap(target.sample_prior)(jax.random.split(jax.random.key(0), 2))
+        particles = jnp.ones((2, 2)) if name == "posterior" else two_draws(target)
         found.append(constants(target, particles))
     assert found[0] == found[1]

@@ -14,6 +14,7 @@ from references import EFFECTS, ERRORS, eight_schools, logistic, logistic_data
 import steinflow as sf
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
+QUICK = sf.SVGD.paper()  # for tests of what is around a run: it compiles in a fraction of the default's time
 
 
 @pytest.mark.parametrize(
@@ -32,19 +33,21 @@ def test_defaults_agree_with_nuts(name):
 @pytest.fixture(scope="module")
 def schools():
     target = sf.from_numpyro(eight_schools, ERRORS, effects=EFFECTS)
-    return target, sf.fit(target, num_steps=50, progress=False)
+    return target, sf.fit(target, QUICK, num_steps=50, progress=False)
 
 
 def test_log_density_is_that_of_numpyro():
     X, y = logistic_data()
     target = sf.from_numpyro(eight_schools, ERRORS, EFFECTS)
     params = {"mu": jnp.array(1.0), "tau": jnp.log(2.0), "z": jnp.arange(8.0) / 8}
-    priors = (
-        dist.Normal(0, 5).log_prob(1.0) + dist.HalfCauchy(5).log_prob(2.0) + dist.Normal().log_prob(params["z"]).sum()
-    )
-    likelihood = dist.Normal(1 + 2 * params["z"], ERRORS).log_prob(EFFECTS).sum()
+
+    @jax.jit
+    def expected(z):
+        priors = dist.Normal(0, 5).log_prob(1.0) + dist.HalfCauchy(5).log_prob(2.0) + dist.Normal().log_prob(z).sum()
+        return priors + dist.Normal(1 + 2 * z, ERRORS).log_prob(EFFECTS).sum() + np.log(2.0)
+
     log_density = eqx.filter_jit(target.log_density)
-    np.testing.assert_allclose(log_density(params), priors + likelihood + np.log(2.0), rtol=1e-5)
+    np.testing.assert_allclose(log_density(params), expected(params["z"]), rtol=1e-5)
     # An epoch of minibatches averages to all rows.
     target = sf.from_numpyro(logistic, X, y, batch_size=100)
     params = {"w": jnp.array([0.3, 0.1, -1.0]), "b": jnp.array(0.2)}
@@ -58,11 +61,11 @@ def test_log_density_is_that_of_numpyro():
 def test_there_and_back(schools):
     target, result = schools
     assert result.particles["theta"].shape == (100, 8)
-    one = {name: values[0] for name, values in result.particles.items()}
-    back = target.constrain(target.unconstrain(one))
+    one = {name: np.asarray(values)[0] for name, values in result.particles.items()}
+    back = jax.jit(lambda one: target.constrain(target.unconstrain(one)))(one)
     for name, values in one.items():
         np.testing.assert_allclose(back[name], values, rtol=1e-4)
-    again = sf.fit(target, particles=result.particles, num_steps=1, progress=False)  # deterministic sites do no harm
+    again = sf.fit(target, QUICK, particles=result.particles, num_steps=1, progress=False)  # deterministic sites too
     assert set(again.particles) == {"mu", "tau", "z", "theta"}
     with pytest.raises(ValueError, match=r"\['tau', 'z'\] are missing"):
         target.unconstrain({"mu": 0.0})
@@ -73,22 +76,22 @@ def test_starts_from_the_prior():
     draws = jax.jit(jax.vmap(target.sample_prior))(jax.random.split(jax.random.key(0), 4000))
     np.testing.assert_allclose(draws["mu"].mean(), 0, atol=0.3)
     np.testing.assert_allclose(draws["mu"].std(), 5, rtol=0.05)
-    np.testing.assert_allclose(jnp.median(draws["tau"]), 5, rtol=0.1)
+    np.testing.assert_allclose(np.median(draws["tau"]), 5, rtol=0.1)
 
     def flat(y):
         m = numpyro.sample("m", dist.ImproperUniform(dist.constraints.real, (), ()))
         numpyro.sample("y", dist.Normal(m, 1), obs=y)
 
-    draws = jax.vmap(sf.from_numpyro(flat, np.ones(3)).sample_prior)(jax.random.split(jax.random.key(0), 100))
+    sample = jax.jit(jax.vmap(sf.from_numpyro(flat, np.ones(3)).sample_prior))
+    draws = sample(jax.random.split(jax.random.key(0), 100))
     assert draws["m"].std() > 0.5
 
 
 def test_arviz_groups(schools):
     target, result = schools
     data = result.to_arviz(coords={"school": list("ABCDEFGH")})
-    assert {"posterior", "sample_stats", "log_likelihood", "posterior_predictive", "observed_data"} <= set(
-        data.groups()
-    )
+    for group in ("posterior", "sample_stats", "log_likelihood", "posterior_predictive", "observed_data"):
+        assert group in data
     assert data["posterior"]["theta"].dims == ("chain", "draw", "school")
     assert data["posterior_predictive"]["effect"].dims == ("chain", "draw", "school")
     assert list(data["posterior"]["theta"].coords["school"].values) == list("ABCDEFGH")
@@ -96,9 +99,9 @@ def test_arviz_groups(schools):
     expected = dist.Normal(result.particles["theta"], ERRORS).log_prob(EFFECTS)
     np.testing.assert_allclose(data["log_likelihood"]["effect"][0], expected, rtol=1e-4)
     few = result.to_arviz(log_likelihood=False, posterior_predictive=False)
-    assert "log_likelihood" not in few.groups()
+    assert "log_likelihood" not in few
     draws = target.observations.predictive(
-        {name: jnp.repeat(v[:1], 5000, 0) for name, v in result.particles.items()}, key=jax.random.key(0)
+        {name: np.repeat(v[:1], 5000, 0) for name, v in result.particles.items()}, key=jax.random.key(0)
     )
     np.testing.assert_allclose(draws["effect"].mean(0), result.particles["theta"][0], atol=1.0)
     np.testing.assert_allclose(draws["effect"].std(0), ERRORS, rtol=0.05)
@@ -119,7 +122,8 @@ def test_plates_are_data():
 
 def test_minibatched_model_predicts_all_rows():
     X, y = logistic_data()
-    result = sf.fit(sf.from_numpyro(logistic, X, y, batch_size=50), num_particles=5, num_steps=5, progress=False)
+    target = sf.from_numpyro(logistic, X, y, batch_size=50)
+    result = sf.fit(target, QUICK, num_particles=5, num_steps=5, progress=False)
     data = result.to_arviz()
     assert data["log_likelihood"]["y"].shape == data["posterior_predictive"]["y"].shape == (1, 5, 300)
     np.testing.assert_array_equal(data["observed_data"]["y"], y)
@@ -132,7 +136,7 @@ def test_models_may_look_at_values():
         numpyro.sample("y", dist.Normal(m[group], 1), obs=y)
 
     target = sf.from_numpyro(grouped, np.array([0, 1, 1]), np.array([0.0, 1.0, 1.0]))
-    result = sf.fit(target, num_particles=5, num_steps=5, progress=False)
+    result = sf.fit(target, QUICK, num_particles=5, num_steps=5, progress=False)
     assert result.particles["m"].shape == (5, 2)
 
 

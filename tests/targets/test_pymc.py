@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -20,7 +21,8 @@ pytestmark = pytest.mark.usefixtures("standard_promotion")
 def schools():
     model = references.pymc_model("eight schools")
     target = sf.from_pymc(model)
-    return model, target, sf.fit(target, key=0, progress=False)
+    # The paper's method compiles in a fraction of the default's time; what comes after a run does not care.
+    return model, target, sf.fit(target, sf.SVGD.paper(), num_steps=50, key=0, progress=False)
 
 
 @pytest.mark.parametrize(
@@ -38,9 +40,8 @@ def test_defaults_agree_with_nuts(name):
 def test_arviz_groups(schools):
     _, target, result = schools
     data = result.to_arviz()
-    assert {"posterior", "sample_stats", "log_likelihood", "posterior_predictive", "observed_data"} <= set(
-        data.groups()
-    )
+    for group in ("posterior", "sample_stats", "log_likelihood", "posterior_predictive", "observed_data"):
+        assert group in data
     for group, name in [("posterior", "theta"), ("posterior_predictive", "effect"), ("log_likelihood", "effect")]:
         assert data[group][name].dims == ("chain", "draw", "school")
         assert list(data[group][name].coords["school"].values) == list("ABCDEFGH")
@@ -71,13 +72,13 @@ def test_transforms_and_log_density_are_those_of_pymc(mixed):
     model, target = mixed
     user = {"sigma": 1.5, "below": 0.3, "shares": np.array([0.2, 0.3, 0.5]), "rate": 0.4, "flat": -1.0}
     user = {name: np.asarray(value, np.float32) for name, value in user.items()}
-    values = target.unconstrain(user)
-    back = target.constrain(values)
+    values = eqx.filter_jit(target.unconstrain)(user)
+    back = eqx.filter_jit(target.constrain)(values)
     for name, value in user.items():
         np.testing.assert_allclose(back[name], value, rtol=1e-5)
     point = {v.name: np.asarray(values[rv.name]) for rv, v in zip(model.free_RVs, model.value_vars, strict=True)}
     expected = model.compile_logp(mode="FAST_COMPILE")(point)
-    np.testing.assert_allclose(target.log_density(values), expected, rtol=1e-5)
+    np.testing.assert_allclose(eqx.filter_jit(target.log_density)(values), expected, rtol=1e-5)
     with pytest.raises(ValueError, match=r"'rate'.* are missing"):
         target.unconstrain({"sigma": 1.0})
 

@@ -1,4 +1,4 @@
-r"""Exploration: how single particles move by themselves, between the Stein flow that arrives and the one that settles.
+r"""Exploration: how single particles move by themselves, once the Stein flow has arrived.
 
 Deterministic particles know the target only where they are, and n of them say little about a tail. Particles that move
 by themselves fill modes and tails by their mass, and what they have seen on the way, hundreds of times n states, is

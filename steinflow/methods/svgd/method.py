@@ -9,23 +9,26 @@ As published, it needs a step size for every problem and loses the spread of the
 defaults here need no tuning and keep the spread. Three parts of the same update are other than published, each an
 argument: a kernel whose reach never fades plus a linear one, whose fixed point has the mean and covariance of a
 Gaussian target; the coordinates of the cloud itself; and a step that adapts. A run has three phases: the Stein flow
-arrives where the mass is, then the particles explore it by themselves and remember what they see, and the flow settles
-them. `docs/tuning-free.md` explains and measures all this.
+arrives where the mass is, then the particles explore it by themselves and remember what they see, and at the end they
+settle to represent all of it. `docs/tuning-free.md` explains and measures all this.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
-from steinflow.methods.base import Draws, Method, Time
+from steinflow.methods.base import Draws, Method, Settled, Time
 from steinflow.methods.svgd.arrival import homes, shortened
 from steinflow.methods.svgd.exploration import Exploration, Microcanonical, Walk
 from steinflow.methods.svgd.memory import Trajectory
 from steinflow.methods.svgd.metrics import Cloud, Euclidean, Metric
+from steinflow.methods.svgd.settling import settled
 from steinflow.methods.svgd.steps import Adaptive, DecayingAdam, StepRule, adagrad, as_step_rule
 from steinflow.stein.approximations import Approximation, RandomFeatures
 from steinflow.stein.bandwidths import Wide
@@ -113,13 +116,13 @@ class SVGD(Method):
         if self.exploration is None or target.noisy or few:
             return SVGDState(particles, step_rule)
         walk = Walk.start(self.exploration, particles, self.metric, key=key)
-        return SVGDState(particles, step_rule, walk, Trajectory.empty(particles, num_steps // 4))
+        return SVGDState(particles, step_rule, walk, Trajectory.empty(particles, walk.memory_frame, num_steps // 2))
 
     def step(self, target, state, batch, *, time, key):
         if state.walk is None:
             scores = target.scores(state.particles, batch)
             return SVGDState(*self._flowed(target, state.particles, scores, state.step_rule, time=time, key=key))
-        x, walk, phase = state.particles, state.walk, Phase.at(time, *state.particles.shape)
+        x, walk, phase = state.particles, state.walk, Phase.at(time)
         keys = jax.random.split(key)
         ahead = jnp.where(phase.moving, walk.ahead(self.exploration, x, key=keys[0]), x)
         # Once, whatever the phase: this is what compiles longest.
@@ -133,25 +136,22 @@ class SVGD(Method):
             home = jnp.where(warming, homes(log_densities, x.shape[1]), jnp.arange(len(x)))
             return moved[home], state.step_rule, next_walk.at(home)
 
-        def flow():
-            step_rule = _where(phase.settling_begins, self.step_rule.init(x), state.step_rule)
-            arriving = ~phase.settling
-            flowed = self._flowed(target, x, scores, step_rule, time=phase.time, key=key, arriving=arriving)
+        def arrive():
+            flowed = self._flowed(target, x, scores, state.step_rule, time=phase.arrival, key=key, arriving=True)
             return *flowed, walk
 
-        particles, step_rule, walk = jax.lax.cond(phase.exploring, explore, flow)
+        particles, step_rule, walk = jax.lax.cond(phase.exploring, explore, arrive)
         memory = state.memory.add(
-            particles, walk.pulls(), walk.memory_frame, part=phase.remembered, remembering=phase.remembering
+            particles, log_densities, walk.pulls(), walk.memory_frame, remembering=phase.remembering
         )
         return SVGDState(particles, step_rule, walk, memory)
 
-    def _flowed(self, target, x, scores, step_rule, *, time, key, arriving=None):
+    def _flowed(self, target, x, scores, step_rule, *, time, key, arriving=False):
         """Return the particles after a step along the Stein direction, and the step rule's next state."""
         known = jnp.all(jnp.isfinite(scores), axis=1, keepdims=True)
         frame = self.metric.frame(x)
         u, s = frame.points(x), frame.scores(jnp.where(known, scores, 0.0))
-        s = s if arriving is None else jnp.where(arriving, shortened(s), s)
-        phi = self._direction(u, s, key=key)
+        phi = self._direction(u, shortened(s) if arriving else s, key=key)
         moves, step_rule = self.step_rule.moves(phi, u, step_rule, time=time, noisy=target.noisy)
         moved = x + frame.moves(moves)
         possible = jnp.all(jnp.isfinite(moved), axis=1, keepdims=True) & jnp.any(known)
@@ -162,51 +162,39 @@ class SVGD(Method):
             return stein_direction(u, s, self.kernel)
         return self.approximation.direction(u, s, self.kernel, key=key)
 
+    def settle(self, state):
+        if state.memory is None or not int(state.memory.count):
+            return Settled(state)
+        memory, modes = state.memory, state.memory.modes()
+        particles = jnp.asarray(settled(np.asarray(state.particles), memory, modes), state.particles.dtype)
+        end = dataclasses.replace(state, particles=particles)
+        return Settled(end, {"trajectory": memory.findings(modes)}, memory.kept_states())
+
+    def done(self, state):
+        return state.memory is not None and state.memory.enough
+
     def draws(self, target, state, *, key):
-        if state.memory is None:
-            return Draws(state.particles)
-        return Draws(
-            jnp.where(
-                state.memory.complete, state.memory.imprinted(state.particles, state.walk.memory_frame), state.particles
-            ),
-            metrics={"mixing": state.memory.mixing()},
-        )
+        return Draws(state.particles)
 
 
 class Phase(eqx.Module):
-    """Where in its run a step is: the first 30% of the steps arrive, the next 45% explore, the last 25% settle.
+    """Where in its run a step is: the first 30% of the steps arrive, the others explore.
 
-    The first tenth of the run that explores is a warm-up, the rest is remembered. Where there are no more particles
-    than dimensions the Stein direction cannot hold their spread: they explore to the end.
+    The first tenth of the run that explores is a warm-up, the rest is remembered.
     """
 
     exploring: Array
     moving: Array  # exploring, but for the first step, which takes the scores to begin with
     remembering: Array
-    remembered: Array  # the part of what there is to remember
-    settling: Array
-    settling_begins: Array
-    time: Time  # of the step rule: arrival is half a run, in which steps do not decay; settling is a run of its own
+    arrival: Time  # of the step rule: arrival is half a run, in which steps do not decay
 
     @classmethod
-    def at(cls, time: Time, num_particles: int, dim: int) -> "Phase":
+    def at(cls, time: Time) -> "Phase":
         """Return the phase of this step."""
-        percentages = 30, 40, 75 if num_particles > dim else 100
-        explore, remember, settle = (percent * time.num_steps // 100 for percent in percentages)
-        settling = time.step >= settle
-        exploring = (time.step >= explore) & ~settling
-        arrival, end = Time(time.step, 2 * explore), Time(time.step - settle, time.num_steps - settle)
+        explore, remember = (percent * time.num_steps // 100 for percent in (30, 40))
         return cls(
-            exploring=exploring,
-            moving=exploring & (time.step > explore),
-            remembering=exploring & (time.step >= remember),
-            remembered=Time(time.step - remember, settle - remember).fraction,
-            settling=settling,
-            settling_begins=time.step == settle,
-            time=_where(settling, end, arrival),
+            exploring=time.step >= explore,
+            moving=time.step > explore,
+            remembering=time.step >= remember,
+            arrival=Time(time.step, 2 * explore),
         )
-
-
-def _where(condition, one, other):
-    """Choose between two pytrees."""
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), one, other)

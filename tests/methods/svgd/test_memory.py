@@ -2,7 +2,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
 
 from steinflow.methods.svgd.memory import Trajectory
 from steinflow.methods.svgd.metrics import frame_of
@@ -11,14 +10,12 @@ NUM, DIM, STEPS = 50, 3, 40
 TRUE = jnp.array([True])[0]
 
 
-def remembered(states, scores, frame, *, steps=None):
+def remembered(states, scores, frame):
     """The memory of these states (steps, n, d), one after the other."""
-    memory = Trajectory.empty(states[0], len(states))
+    memory = Trajectory.empty(states[0], frame, len(states))
     add = jax.jit(Trajectory.add)
-    for step, (x, s) in enumerate(zip(states, scores, strict=True)):
-        memory = add(
-            memory, x, frame.scores(s), frame, part=jnp.asarray(step / (steps or len(states))), remembering=TRUE
-        )
+    for x, s in zip(states, scores, strict=True):
+        memory = add(memory, x, jnp.zeros(len(x)), frame.scores(s), frame, remembering=TRUE)
     return memory
 
 
@@ -68,53 +65,59 @@ def test_mixing_is_r_hat(gaussian):
     assert remembered(apart, scores, frame).mixing() > 5
 
 
-def test_it_is_complete_when_nothing_more_is_to_come(gaussian):
+def test_the_identities_of_stein_hold_on_the_target_and_nowhere_else(gaussian):
     states, scores, mean, covariance = gaussian
     frame = frame_around(mean, covariance)
-    assert remembered(states, scores, frame).complete
-    assert not remembered(states[:20], scores[:20], frame, steps=40).complete
+    for found, error, right in (
+        (*remembered(states, scores, frame).pull(), 0.0),
+        (*remembered(states, scores, frame).dispersion(), 1.0),
+    ):
+        assert np.all(np.abs(found - right) < 4 * error)
+    moved = remembered(states + 1.0, scores, frame)  # where the scores are those of another place
+    wide = remembered(2 * states, scores, frame)
+    np.testing.assert_allclose(moved.pull()[0], 0.0, atol=0.1)  # these alone do not see it,
+    assert moved.findings()["dispersion"] == pytest.approx(1.0, abs=0.05)
+    assert wide.findings()["dispersion"] == pytest.approx(2.0, rel=0.1)  # but a wider cloud they do
+    pushed = remembered(states, scores + 1.0, frame)
+    assert pushed.findings()["mean_error"] > 0.5
+
+
+def test_enough_is_what_ten_thousand_draws_know(gaussian):
+    states, scores, mean, covariance = gaussian
+    exact = frame_around(mean, covariance)
+    assert not remembered(states, scores, exact).enough  # 40 steps are too few to say
+    twice = jnp.concatenate([states, states]), jnp.concatenate([scores, scores])
+    assert remembered(*twice, exact).enough  # control variates make a Gaussian exact
+    assert not remembered(twice[0], jnp.zeros_like(twice[1]), exact).enough  # without them it is 2,000 draws
+    apart = twice[0].at[:, : NUM // 2].add(100.0)
+    assert not remembered(apart, twice[1], exact).enough
 
 
 def test_states_outside_are_not_remembered(gaussian):
     states, scores, mean, covariance = gaussian
     frame = frame_around(mean, covariance)
     memory = remembered(states, scores, frame)
-    after = memory.add(1e9 + states[0], scores[0], frame, part=jnp.asarray(2.0), remembering=~TRUE)
-    for before, now in zip(jax.tree.leaves(memory.moments()), jax.tree.leaves(after.moments()), strict=True):
+    after = memory.add(1e9 + states[0], scores[0, :, 0], scores[0], frame, remembering=~TRUE)
+    for before, now in zip(memory.moments(), after.moments(), strict=True):
         np.testing.assert_array_equal(before, now)
-    np.testing.assert_array_equal(memory.imprinted(states[-1], frame), after.imprinted(states[-1], frame))
+    np.testing.assert_array_equal(memory.kept_states(), after.kept_states())
 
 
-def test_particles_take_on_the_marginals():
-    """From an exponential distribution to the normal one that the trajectory saw."""
-    rng = np.random.default_rng(1)
-    states = jnp.asarray(rng.standard_normal((200, 50, 1)), jnp.float32)
+@pytest.mark.parametrize("num_steps", [3, 30, 1000])
+def test_the_states_that_are_kept_are_spread_evenly_over_the_way(num_steps):
+    """Each state is its own number, so that what is kept says when it was."""
     frame = frame_around(np.zeros(1), np.ones(1))
-    particles = jnp.asarray(rng.exponential(size=(50, 1)), jnp.float32)
-    imprinted = remembered(states, -states, frame).imprinted(particles, frame)
-    np.testing.assert_array_equal(np.argsort(imprinted[:, 0]), np.argsort(particles[:, 0]))
-    np.testing.assert_allclose(np.mean(imprinted), 0.0, atol=0.02)
-    np.testing.assert_allclose(np.std(imprinted), 1.0, rtol=0.02)
-    assert abs(np.mean(np.asarray(imprinted) ** 3)) < 0.2  # was 6
+    start = Trajectory.empty(jnp.zeros((400, 1)), frame, num_steps)  # room for ten
 
+    def add(step, memory):
+        x = jnp.full((400, 1), step, jnp.float32)
+        return memory.add(x, x[:, 0], x, frame, remembering=TRUE)
 
-def test_particles_that_know_better_stay():
-    """Few states say little: an even sample of the same distribution is left alone, but for chance."""
-    rng = np.random.default_rng(2)
-    particles = jnp.asarray(stats.norm.ppf((np.arange(100) + 0.5) / 100)[:, None], jnp.float32)
-    states = jnp.asarray(rng.standard_normal((4, 100, 1)), jnp.float32)
-    frame = frame_around(np.zeros(1), np.ones(1))
-    imprinted = remembered(states, -states, frame).imprinted(particles, frame)
-    np.testing.assert_allclose(imprinted, particles, atol=0.1)
-
-
-def test_particles_stay_on_their_ridge():
-    """Two coordinates that differ by a ten-thousandth of their sds still do, whatever the trajectory says of each."""
-    rng = np.random.default_rng(3)
-    along, across = rng.standard_normal((2, STEPS, NUM))
-    states = jnp.asarray(np.stack([along, along + 1e-4 * across], axis=-1), jnp.float32)
-    frame = frame_around(np.zeros(2), np.array([[1.0, 1 - 1e-6], [1 - 1e-6, 1.0]]))
-    particles = 1.2 * states[0] + 0.3
-    imprinted = remembered(states, jnp.zeros_like(states), frame).imprinted(particles, frame)
-    assert np.max(np.abs(imprinted[:, 1] - imprinted[:, 0])) < 1e-3
-    np.testing.assert_allclose(np.std(imprinted[:, 0]), 1.0, rtol=0.1)
+    memory = jax.jit(lambda memory: jax.lax.fori_loop(0, num_steps, add, memory))(start)
+    times = memory.kept_states()[:, 0, 0]
+    assert len(times) == min(num_steps, 10)
+    assert np.all(np.diff(times) > 0)
+    if num_steps > 10:
+        assert times.min() < 0.35 * num_steps
+        assert times.max() > 0.65 * num_steps
+        assert abs(times.mean() / num_steps - 0.5) < 0.2

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import naive
 import numpy as np
 import pytest
+from compiled import ksd_squared, stein_direction
 
 import steinflow as sf
-from steinflow.stein.discrepancy import ksd_squared
 
 
 def test_values():
@@ -28,7 +28,7 @@ def test_direction_and_ksd_are_double_loops(n, dtype):
     }
     for kernel, profile in profiles.items():
         phi, u = naive.radial_loops(x, s, *profile, h=1.7)
-        naive.assert_equal_to_rounding(sf.stein_direction(x, s, kernel(1.7)), phi, dtype)
+        naive.assert_equal_to_rounding(stein_direction(x, s, kernel(1.7)), phi, dtype)
         naive.assert_equal_to_rounding(ksd_squared(x, s, kernel(1.7)), u.mean(), dtype, np.abs(u).max())
 
 
@@ -41,27 +41,27 @@ def test_one_step_is_the_authors_formula(dtype):
     k = np.exp(-squares / eta**2 / 2)
     gradient = (-k @ x64 + x64 * k.sum(axis=1)[:, None]) / eta**2
     expected = (k @ s64 + gradient) / len(x)
-    naive.assert_equal_to_rounding(sf.stein_direction(x, s, sf.kernels.RBF(2 * float(eta) ** 2)), expected, dtype)
+    naive.assert_equal_to_rounding(stein_direction(x, s, sf.kernels.RBF(2 * float(eta) ** 2)), expected, dtype)
 
 
 def test_far_from_the_origin():
     """A cloud a thousand sds away loses no more digits than its coordinates have."""
     x, s = naive.cloud(50, 2, jnp.float32)
-    direction = sf.stein_direction(x, s, sf.kernels.RBF())
-    np.testing.assert_allclose(sf.stein_direction(x + 1000, s, sf.kernels.RBF()), direction, atol=2e-3)
+    direction = stein_direction(x, s, sf.kernels.RBF())
+    np.testing.assert_allclose(stein_direction(x + 1000, s, sf.kernels.RBF()), direction, atol=2e-3)
 
 
 def test_infinite_bandwidth_averages_the_scores():
     x, s = naive.cloud(5, 2, jnp.float32)
     for kernel in [sf.kernels.RBF(jnp.inf), sf.kernels.IMQ(jnp.inf)]:
-        direction = sf.stein_direction(x, s, kernel)
-        np.testing.assert_allclose(direction, jnp.broadcast_to(jnp.mean(s, axis=0), s.shape), atol=1e-6)
+        direction = stein_direction(x, s, kernel)
+        np.testing.assert_allclose(direction, np.broadcast_to(np.mean(s, axis=0), s.shape), atol=1e-6)
 
 
 def test_bandwidth_is_held_fixed_by_differentiation():
     x, _ = naive.cloud(5, 2, jnp.float32)
-    gradient = jax.grad(lambda x: sf.kernels.RBF().adapt(x).bandwidth(x))(x)
-    assert not jnp.any(gradient)
+    gradient = jax.jit(jax.grad(lambda x: sf.kernels.RBF().adapt(x).bandwidth(x)))(x)
+    assert not np.any(gradient)
 
 
 def test_multiquadric_is_positive_definite_on_differences():
@@ -76,6 +76,6 @@ def test_multiquadric_is_positive_definite_on_differences():
 def test_the_mean_of_cosines_over_frequencies_is_the_kernel(kernel):
     x, _ = naive.cloud(4, 3, jnp.float32)
     frequencies = kernel.frequencies(x, 100_000, key=jax.random.key(0))
-    differences = x[:, None] - x
-    cosines = jnp.mean(jnp.cos(differences @ frequencies.T), axis=-1)
+    points = np.asarray(x)
+    cosines = np.mean(np.cos((points[:, None] - points) @ np.asarray(frequencies).T), axis=-1)
     np.testing.assert_allclose(cosines, naive.gram(kernel, x), atol=4 / np.sqrt(100_000))

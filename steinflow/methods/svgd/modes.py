@@ -1,0 +1,131 @@
+r"""Modes: remembered states that no chain, or hardly any, passes between are weighed by the mass of where they are.
+
+How many particles are in a mode when exploration begins is a matter of the start, and stays so where chains do not pass
+from one mode to the other. But the states of a mode say how much mass it has (reciprocal importance sampling; Gelfand &
+Dey 1994): for any density q on a set where p is positive,
+
+$$\frac1Z = E_p\left[\frac{q(x)}{\tilde p(x)}\right], \qquad \tilde p = Z p.$$
+
+Here q is the Gaussian with the mean and covariance of every other state, cut off where it holds half its mass, so that
+no ratio is large; the expectation is over the states between. It takes log densities that the steps have evaluated.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from steinflow.stein.geometry import even_sample
+
+_SEPARATED = 5.0  # distance of two halves in units of their own sds: 2.7 for a Gaussian cut in two, 3.5 for a uniform
+_FEWEST = 50  # states that say something about a mode
+_NOTABLE = 0.01  # mass
+
+
+@dataclasses.dataclass(frozen=True)
+class Modes:
+    """States, in coordinates of unit scale, with the chain, the mode and the weight of each."""
+
+    points: np.ndarray
+    chains: np.ndarray
+    labels: np.ndarray
+    weights: np.ndarray
+
+    @classmethod
+    def of(cls, points: np.ndarray, log_densities: np.ndarray, chains: np.ndarray) -> "Modes | None":
+        """Find the modes; None where there is one."""
+        labels = split(points, chains)
+        return cls(points, chains, labels, weights_of(points, log_densities, labels)) if np.any(labels) else None
+
+    @property
+    def count(self) -> int:
+        """How many have a notable mass."""
+        return int(np.sum(np.bincount(self.labels, self.weights) > _NOTABLE))
+
+    def evenly(self) -> np.ndarray:
+        """Return as many states, repeated in proportion to their weights."""
+        return self.points[even_sample(len(self.points), len(self.points), self.weights)]
+
+    def mixing(self) -> float:
+        """Return the worst R-hat within a mode of notable mass."""
+        notable = np.flatnonzero(np.bincount(self.labels, self.weights) > _NOTABLE)
+        return max(_mixing(self.points[self.labels == k], self.chains[self.labels == k]) for k in notable)
+
+
+def split(points: np.ndarray, chains: np.ndarray) -> np.ndarray:
+    """Return the mode of every state: 0 where all are one, else numbers from 0.
+
+    States are cut in two along the direction in which chains differ most, where the halves are tightest. If these are
+    separated, each is cut again.
+
+    Args:
+        points: the states, in coordinates of unit scale, shape (m, d).
+        chains: the number of the chain of each.
+    """
+    modes = np.zeros(len(points), int)
+    right = _right_half(points, chains)
+    if right is None:
+        return modes
+    modes[~right] = split(points[~right], chains[~right])
+    modes[right] = split(points[right], chains[right]) + modes.max() + 1
+    return modes
+
+
+def weights_of(points: np.ndarray, log_densities: np.ndarray, modes: np.ndarray) -> np.ndarray:
+    """Return the weight of every state: equal within a mode, the modes in proportion to their mass."""
+    counts = np.bincount(modes)
+    logs = np.array([log_mass(points[modes == k], log_densities[modes == k]) for k in range(len(counts))])
+    masses = np.exp(logs - np.max(logs))
+    return (masses / masses.sum() / counts)[modes]
+
+
+def log_mass(points: np.ndarray, log_densities: np.ndarray) -> float:
+    """Return the log of the mass of an unnormalised density, from draws of it and the log densities there."""
+    from scipy.special import logsumexp
+    from scipy.stats import chi2
+
+    known, rest, values = points[::2], points[1::2], log_densities[1::2]
+    (num, dim), mean, sds = known.shape, np.mean(known, axis=0), np.maximum(np.std(known, axis=0), 1e-30)
+    scaled = (known - mean) / sds
+    shrinkage = min(dim / num, 1.0)  # few states know their sds, not their correlations
+    root = np.linalg.cholesky((1 - shrinkage) * scaled.T @ scaled / num + (shrinkage + 1e-9) * np.eye(dim))
+    squares = np.sum(np.linalg.solve(root, ((rest - mean) / sds).T) ** 2, axis=0)
+    inside = (squares <= chi2.ppf(0.5, dim)) & np.isfinite(values)
+    if not np.any(inside):
+        return -np.inf
+    log_determinant = np.sum(np.log(sds)) + np.sum(np.log(np.diag(root)))
+    log_q = np.log(2) - 0.5 * squares - log_determinant - 0.5 * dim * np.log(2 * np.pi)
+    return float(np.log(len(rest)) - logsumexp((log_q - values)[inside]))
+
+
+def _right_half(points, chains):
+    """Return which states are in the right one of two separated halves; None where they are not separated."""
+    if len(points) < 2 * _FEWEST:
+        return None
+    averages = _averages(points, chains)[0]
+    direction = np.linalg.eigh(np.cov(averages, rowvar=False).reshape(points.shape[1], -1))[1][:, -1]
+    line = np.sort(points @ direction)
+    # The cut with the least sum of squares within the halves, by running sums.
+    sizes = np.arange(1, len(line))
+    lower, lower_squares = np.cumsum(line)[:-1], np.cumsum(line**2)[:-1]
+    upper, upper_squares = line.sum() - lower, (line**2).sum() - lower_squares
+    rest = len(line) - sizes
+    within = lower_squares - lower**2 / sizes + upper_squares - upper**2 / rest
+    best = np.argmin(np.where(np.minimum(sizes, rest) >= _FEWEST, within, np.inf))
+    distance = upper[best] / rest[best] - lower[best] / sizes[best]
+    if distance < _SEPARATED * np.sqrt(max(within[best], 0.0) / len(line)):
+        return None
+    return points @ direction > 0.5 * (line[best] + line[best + 1])
+
+
+def _averages(points, chains):
+    """Return the average of every chain that has states here, and the number of these."""
+    counts = np.bincount(chains)
+    sums = np.stack([np.bincount(chains, column) for column in points.T], axis=1)
+    return sums[counts > 0] / counts[counts > 0][:, None], counts[counts > 0]
+
+
+def _mixing(points, chains):
+    averages, counts = _averages(points, chains)
+    between = np.average((averages - np.mean(points, axis=0)) ** 2, axis=0, weights=counts)
+    within = np.var(points, axis=0) - between
+    return float(np.sqrt(1 + np.max(between / np.maximum(within, 1e-30))))

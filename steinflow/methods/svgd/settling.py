@@ -1,0 +1,97 @@
+r"""Settling: n particles that represent all that they have seen on their way.
+
+The last positions of n particles that explore are n random draws. Hundreds of times as many were remembered, and three
+steps make the particles stand for all of those, each for what the one before leaves to chance:
+
+1. **Support points** (Mak & Joseph 2018): the n points with the least energy distance to the remembered states
+   $y_1 \dots y_m$, found by their convex-concave procedure, which has no step size and never goes uphill,
+   $$x_i \leftarrow \frac{\frac mn \sum_{j \ne i} \frac{x_i - x_j}{|x_i - x_j|} + \sum_k \frac{y_k}{|x_i - y_k|}}
+   {\sum_k 1 / |x_i - y_k|}.$$
+   Like the Stein direction it pulls the particles together and pushes them apart, and makes the sample even; unlike it,
+   it needs no gradients and knows no n <= d.
+2. **Shapes**: every coordinate takes on the quantiles of the states, particle by particle in their order.
+3. **Moments**: mean and covariance become those of the whole trajectory, more precise than those of the states.
+
+Where chains do not pass between modes, the states come as often as the mass of their mode says (`modes.py`), and the
+moments are theirs.
+
+All is done in the coordinates of the walk, in which nothing is correlated: a particle that is moved by a little there
+stays on the ridge that strong correlations make of a posterior. But for the support points it is host work, in NumPy.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from steinflow.methods.svgd.memory import Moments, Trajectory
+from steinflow.methods.svgd.modes import Modes
+from steinflow.stein.geometry import even_sample, squared_distances
+from steinflow.typing import Array, Particles
+
+_ITERATIONS = 100
+_MANY = 1000  # particles that represent a posterior well enough as the draws that they are; support points cost n x m
+_STRETCH = 2.0  # at most, in any direction: nearly as many dimensions as particles leave some with little spread
+
+
+def settled(particles: np.ndarray, memory: Trajectory, modes: Modes | None = None) -> np.ndarray:
+    """Return particles that represent what these remember, each mode in proportion to its mass."""
+    (num_particles, dim), frame = particles.shape, memory.host_frame()
+    if modes is None:
+        points, moments = frame.points(particles), memory.moments()
+        states = frame.points(memory.kept_states().reshape(-1, dim))
+    else:
+        states = modes.evenly()
+        points, moments = states[even_sample(len(states), num_particles)][:num_particles], Moments.of(states)
+    if num_particles <= _MANY:
+        points = np.asarray(support_points(points.astype(np.float32), states.astype(np.float32)), float)
+    points = shaped(points, states)
+    correlations = np.corrcoef(states, rowvar=False).reshape(dim, dim) if num_particles > dim else np.eye(dim)
+    found = frame.center + frame.moves(matched(points, moments, correlations))
+    # Where nothing moved, or everything overflowed, there is nothing to represent.
+    return np.where(np.all(np.isfinite(found)), found, particles)
+
+
+@jax.jit
+def support_points(points: Particles, states: Array) -> Particles:
+    """Return the points of least energy distance to the states, near these."""
+    share, others = len(states) / len(points), 1 - jnp.eye(len(points), dtype=points.dtype)
+
+    def closer(_, x):
+        pull, push = _inverse_distances(x, states), others * _inverse_distances(x, x)
+        away = jnp.sum(push, axis=1, keepdims=True) * x - push @ x
+        return (share * away + pull @ states) / jnp.sum(pull, axis=1, keepdims=True)
+
+    return jax.lax.fori_loop(0, _ITERATIONS, closer, points)
+
+
+def shaped(points: np.ndarray, states: np.ndarray) -> np.ndarray:
+    """Return the points with the marginals of the states: each in its rank, for an n-th part of the sorted states."""
+    mean = np.mean(states, axis=0)
+    parts = np.sort(states, axis=0).reshape(len(points), -1, points.shape[1]) - mean
+    # The root mean square of a part, not its mean: the outermost parts are wide, and the sd should be right.
+    quantiles = mean + np.sign(np.mean(parts, axis=1)) * np.sqrt(np.mean(parts**2, axis=1))
+    ranks = np.argsort(np.argsort(points, axis=0), axis=0)
+    return np.take_along_axis(quantiles, ranks, axis=0)
+
+
+def matched(points: np.ndarray, moments: Moments, correlations: np.ndarray) -> np.ndarray:
+    """Return the points with this mean, these sds and these correlations; no more points than dimensions: sds alone."""
+    deviations = points - np.mean(points, axis=0)
+    if len(points) <= len(correlations):
+        return moments.mean + deviations * (moments.sd / np.maximum(np.std(points, axis=0), 1e-30))
+    root, inverse_root = _roots(moments.sd[:, None] * correlations * moments.sd)
+    white = deviations @ inverse_root
+    variances, axes = np.linalg.eigh(white.T @ white / len(points))
+    stretch = np.clip(np.maximum(variances, 1e-30) ** -0.5, 1 / _STRETCH, _STRETCH)
+    return moments.mean + white @ (axes * stretch) @ axes.T @ root
+
+
+def _inverse_distances(a, b):
+    return jax.lax.rsqrt(jnp.maximum(squared_distances(a, b), 1e-12))
+
+
+def _roots(covariance):
+    """Return the symmetric square root of a covariance, and its inverse."""
+    variances, axes = np.linalg.eigh(covariance)
+    sds = np.sqrt(np.maximum(variances, 1e-6 * variances[-1]))
+    return (axes * sds) @ axes.T, (axes / sds) @ axes.T

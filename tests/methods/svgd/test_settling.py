@@ -1,0 +1,99 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist, pdist
+
+from steinflow.methods.svgd.memory import Moments, Trajectory
+from steinflow.methods.svgd.metrics import frame_of
+from steinflow.methods.svgd.settling import matched, settled, shaped, support_points
+
+RNG = np.random.default_rng(0)
+STATES = RNG.standard_normal((2000, 3)).astype(np.float32)
+
+
+def energy_distance(points, states):
+    """Up to what does not depend on the points."""
+    return 2 * cdist(points, states).mean() - 2 * pdist(points).sum() / len(points) ** 2
+
+
+def moments(mean, sd):
+    nothing = np.zeros(len(mean))
+    return Moments(np.asarray(mean, float), np.asarray(sd, float), nothing, nothing)
+
+
+def test_support_points_have_less_energy_distance_than_any_draws():
+    found = np.asarray(support_points(STATES[:50], STATES))
+    draws = [STATES[RNG.choice(2000, 50)] for _ in range(100)]
+    assert energy_distance(found, STATES) < min(energy_distance(each, STATES) for each in draws) - 1e-3
+
+
+def test_one_support_point_is_the_geometric_median():
+    """The point of least total distance."""
+    found = np.asarray(support_points(STATES[:1], STATES))[0]
+    away = (found - STATES) / np.linalg.norm(found - STATES, axis=1, keepdims=True)
+    np.testing.assert_allclose(away.sum(axis=0) / len(STATES), 0.0, atol=1e-3)
+
+
+def test_points_that_coincide_are_no_trouble():
+    found = np.asarray(support_points(np.tile(STATES[:1], (5, 1)), np.tile(STATES[:1], (40, 1))))
+    np.testing.assert_allclose(found, np.tile(STATES[:1], (5, 1)), atol=1e-3)
+
+
+def test_shapes_are_those_of_the_states():
+    """From an exponential distribution to a normal one, in the same order."""
+    points = RNG.exponential(size=(50, 1))
+    found = shaped(points, STATES[:, :1].astype(float))
+    np.testing.assert_array_equal(np.argsort(found[:, 0]), np.argsort(points[:, 0]))
+    np.testing.assert_allclose(found.std(), STATES[:, 0].std(), rtol=0.02)
+    assert abs(np.mean(found**3)) < 0.2  # was 6
+
+
+def test_mean_sds_and_correlations_are_matched_exactly():
+    correlations = np.array([[1.0, 0.3, 0.0], [0.3, 1.0, -0.2], [0.0, -0.2, 1.0]])
+    found = matched(STATES[:50].astype(float), moments([1, 2, 3], [0.7, 1.0, 1.3]), correlations)
+    np.testing.assert_allclose(found.mean(axis=0), [1, 2, 3], atol=1e-9)
+    np.testing.assert_allclose(found.std(axis=0), [0.7, 1.0, 1.3], rtol=1e-9)
+    np.testing.assert_allclose(np.corrcoef(found, rowvar=False), correlations, atol=1e-9)
+
+
+def test_no_more_points_than_dimensions_take_the_sds_alone():
+    points = RNG.standard_normal((20, 100))
+    found = matched(points, moments(np.ones(100), np.full(100, 3.0)), np.eye(100))
+    np.testing.assert_allclose(found.mean(axis=0), 1.0, atol=1e-9)
+    np.testing.assert_allclose(found.std(axis=0), 3.0, rtol=1e-9)
+
+
+def test_hardly_more_points_than_dimensions_are_not_thrown_about():
+    """Some directions have next to no spread: they are not stretched to any length."""
+    points = RNG.standard_normal((42, 40))
+    found = matched(points, moments(np.zeros(40), np.ones(40)), np.eye(40))
+    assert np.max(np.linalg.norm(found - points, axis=1)) < np.max(np.linalg.norm(points, axis=1))
+
+
+def trajectory(states, frame):
+    """The memory of independent states, whose scores say nothing."""
+    memory = Trajectory.empty(states[0], frame, len(states))
+    for x in states:
+        memory = memory.add(x, jnp.zeros(len(x)), jnp.zeros_like(x), frame, remembering=jnp.asarray(True))
+    return memory
+
+
+@pytest.mark.parametrize("spread", [1.0, 3e-3])
+def test_particles_represent_the_trajectory_and_stay_on_its_ridge(spread):
+    """Two coordinates that differ by `spread` of their sds, and the particles start elsewhere."""
+    along, across = RNG.standard_normal((2, 40, 50))
+    states = jnp.asarray(np.stack([along, along + spread * across], axis=-1), jnp.float32)
+    frame = frame_of(jnp.zeros(2), jnp.array([[1.0, 1.0], [1.0, 1.0 + spread**2]]))
+    rows = np.asarray(states, float).reshape(-1, 2)
+    found = settled(np.asarray(1.2 * states[0] + 0.3), trajectory(states, frame))
+    np.testing.assert_allclose(found.mean(axis=0), rows.mean(axis=0), atol=0.01)
+    np.testing.assert_allclose(found.std(axis=0), rows.std(axis=0), rtol=0.02)
+    difference = found[:, 1] - found[:, 0]
+    np.testing.assert_allclose(difference.std(), spread * across.std(), rtol=0.1)
+
+
+def test_where_everything_overflowed_the_particles_stay():
+    states = jnp.full((5, 20, 2), jnp.inf)
+    with np.errstate(invalid="ignore"):
+        found = settled(np.asarray(STATES[:20, :2]), trajectory(states, frame_of(jnp.zeros(2), jnp.ones(2))))
+    np.testing.assert_array_equal(found, STATES[:20, :2])
