@@ -143,7 +143,7 @@ def fit(
             outcome = Outcome.INTERRUPTED
         folder.save(snapshot)
         state = sharding.bring_home(snapshot.state)
-        end = method.settle(state)
+        end = method.settle(flat, state)
         final = run.final(sharding.replicate(end.state), snapshot.step, feed.block)
     if interruption.requested:  # also after the last step: who runs several fits in a row asks each how it ended
         outcome = Outcome.INTERRUPTED

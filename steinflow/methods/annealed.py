@@ -46,8 +46,8 @@ class Annealed(Method):
     def done(self, state):
         return self.method.done(state)
 
-    def settle(self, state):
-        return self.method.settle(state)
+    def settle(self, target, state):
+        return self.method.settle(target, state)
 
     def draws(self, target, state, *, key):
         return self.method.draws(target, state, key=key)

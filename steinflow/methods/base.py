@@ -82,7 +82,7 @@ class Method(eqx.Module):
         """Say whether more steps would add nothing; asked on the host at every record."""
         return False
 
-    def settle(self, state: Any) -> Settled:
+    def settle(self, target: FlatTarget, state: Any) -> Settled:
         """Return the state to end a run with, here the last one.
 
         Called once, on the host: a method may put into the state what it has learned on the way.

@@ -117,6 +117,10 @@ class FlatTarget(eqx.Module):
         """Return the particles in the user's space and structure, with a leading axis."""
         return jax.vmap(lambda x: self.source.constrain(self.unravel(x)))(particles)
 
+    def user_numbers(self, particles: Particles) -> Array:
+        """Return all numbers of the particles in the user's space, derived ones included, a row for each."""
+        return jax.vmap(lambda params: ravel_pytree(params)[0])(self.to_user(particles))
+
     def _tempered(self, value):
         if self.inverse_temperature is None:
             return value

@@ -9,9 +9,10 @@ import math
 
 import jax.numpy as jnp
 
-from steinflow.typing import Array, Scores
+from steinflow.typing import Array, Particles, Scores
 
 _TRUST = 10.0  # radii of the cloud
+_OFF, _WIDTH = 0.3, 1.4  # sds; a factor of the variance
 _CHANCE = 10.0  # by how much log densities differ in one mode, beside
 
 
@@ -24,6 +25,18 @@ def shortened(scores: Scores) -> Scores:
     own = scores - shared
     longest = _TRUST * scores.shape[1] ** 0.5
     return shared + own * (longest / jnp.maximum(jnp.linalg.norm(own, axis=1, keepdims=True), longest))
+
+
+def has_arrived(points: Particles, scores: Scores) -> Array:
+    """Return whether the cloud stands in the mass, by points and scores in its own coordinates.
+
+    Its mean is within 0.3 sds, the spread in every coordinate within about 20% (its square by a factor of 0.7 to 1.4),
+    and no score is one to be shortened. Exploring particles do the rest.
+    """
+    dispersion = -jnp.mean((points - jnp.mean(points, axis=0)) * scores, axis=0)
+    in_place = jnp.mean(jnp.mean(scores, axis=0) ** 2) < _OFF**2
+    as_wide = jnp.all((dispersion > 1 / _WIDTH) & (dispersion < _WIDTH))
+    return in_place & as_wide & jnp.all(scores == shortened(scores))
 
 
 def homes(log_densities: Array, dim: int) -> Array:

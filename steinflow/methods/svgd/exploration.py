@@ -20,6 +20,7 @@ from steinflow.methods.svgd.metrics import Frame, Metric, frame_of
 from steinflow.typing import Array, Key, Particles, Scalar, Scores
 
 _FEWEST_DIMENSIONS = 3  # in which a direction turns; where there are fewer, standard normal coordinates are added
+_STIFFEST = 10.0  # times what is wanted: a particle counts for no more, lest a few stiff ones hold up all
 _FOLLOWING = 3  # the spread averages over about the last third of the steps so far: its start is soon forgotten
 
 
@@ -110,8 +111,9 @@ class Microcanonical(Exploration):
         error = gained + gained_then - 0.5 * size * jnp.sum(halfway * slopes, axis=1)
 
         known = made & jnp.isfinite(error)[:, None]
-        found = jnp.mean(jnp.where(known[:, 0], error, 0.0) ** 2) / all_dims
         wanted = self.energy_error * jnp.where(warming, 5.0, 1.0).astype(error.dtype)
+        errors = jnp.where(known[:, 0], error, 0.0) ** 2 / all_dims
+        found = jnp.mean(jnp.minimum(errors, _STIFFEST * wanted))
         change = jnp.clip((wanted / jnp.maximum(found, 1e-12)) ** 0.05, 0.7, 1.3)
         new_size = jnp.minimum(size * change, all_dims**0.5)
 

@@ -23,18 +23,18 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from steinflow.methods.base import Draws, Method, Settled, Time
-from steinflow.methods.svgd.arrival import homes, shortened
-from steinflow.methods.svgd.exploration import Exploration, Microcanonical, Walk
-from steinflow.methods.svgd.memory import Trajectory
+from steinflow.methods.base import Draws, Method, Settled
+from steinflow.methods.svgd.arrival import has_arrived, homes, shortened
+from steinflow.methods.svgd.exploration import Exploration, Microcanonical
 from steinflow.methods.svgd.metrics import Cloud, Euclidean, Metric
+from steinflow.methods.svgd.phases import Journey, Phase
 from steinflow.methods.svgd.settling import settled
 from steinflow.methods.svgd.steps import Adaptive, DecayingAdam, StepRule, adagrad, as_step_rule
 from steinflow.stein.approximations import Approximation, RandomFeatures
 from steinflow.stein.bandwidths import Wide
 from steinflow.stein.direction import stein_direction
 from steinflow.stein.kernels import IMQ, RBF, Centered, Kernel, Linear, Multiquadric, positive_definite
-from steinflow.typing import Array, Particles, Point, Scalar
+from steinflow.typing import Particles, Point, Scalar
 
 _FEWEST_PARTICLES = 10  # whose scatter says something
 _FEWEST_STEPS = 500  # of which a third is remembered; an even sample knows more than a shorter way
@@ -51,8 +51,7 @@ class SVGDState(eqx.Module):
 
     particles: Particles
     step_rule: Any
-    walk: Walk | None = None
-    memory: Trajectory | None = None
+    journey: Journey | None = None
 
 
 class SVGD(Method):
@@ -115,39 +114,37 @@ class SVGD(Method):
         few = len(particles) < _FEWEST_PARTICLES or num_steps < _FEWEST_STEPS
         if self.exploration is None or target.noisy or few:
             return SVGDState(particles, step_rule)
-        walk = Walk.start(self.exploration, particles, self.metric, key=key)
-        return SVGDState(particles, step_rule, walk, Trajectory.empty(particles, walk.memory_frame, num_steps // 2))
+        journey = Journey.start(self.exploration, particles, self.metric, num_steps=num_steps, key=key)
+        return SVGDState(particles, step_rule, journey)
 
     def step(self, target, state, batch, *, time, key):
-        if state.walk is None:
-            scores = target.scores(state.particles, batch)
-            return SVGDState(*self._flowed(target, state.particles, scores, state.step_rule, time=time, key=key))
-        x, walk, phase = state.particles, state.walk, Phase.at(time)
-        keys = jax.random.split(key)
+        x, journey = state.particles, state.journey
+        if journey is None:
+            particles, step_rule, _ = self._flowed(
+                target, x, target.scores(x, batch), state.step_rule, time=time, key=key
+            )
+            return SVGDState(particles, step_rule)
+        walk, phase, keys = journey.walk, Phase.of(journey, time), jax.random.split(key)
         ahead = jnp.where(phase.moving, walk.ahead(self.exploration, x, key=keys[0]), x)
         # Once, whatever the phase: this is what compiles longest.
         log_densities, scores = target.log_densities_and_scores(ahead, batch)
 
         def explore():
-            warming = ~phase.remembering
             moved, next_walk = walk.step(
-                self.exploration, x, ahead, scores, self.metric, warming=warming, keys=(keys[0], keys[1])
+                self.exploration, x, ahead, scores, self.metric, warming=~journey.warm, keys=(keys[0], keys[1])
             )
-            home = jnp.where(warming, homes(log_densities, x.shape[1]), jnp.arange(len(x)))
-            return moved[home], state.step_rule, next_walk.at(home)
+            home = jnp.where(journey.warm, jnp.arange(len(x)), homes(log_densities, x.shape[1]))
+            return moved[home], state.step_rule, journey.arrived, next_walk.at(home)
 
         def arrive():
             flowed = self._flowed(target, x, scores, state.step_rule, time=phase.arrival, key=key, arriving=True)
             return *flowed, walk
 
-        particles, step_rule, walk = jax.lax.cond(phase.exploring, explore, arrive)
-        memory = state.memory.add(
-            particles, log_densities, walk.pulls(), walk.memory_frame, remembering=phase.remembering
-        )
-        return SVGDState(particles, step_rule, walk, memory)
+        particles, step_rule, arrived, walk = jax.lax.cond(phase.exploring, explore, arrive)
+        return SVGDState(particles, step_rule, journey.after(particles, log_densities, walk, arrived, phase))
 
     def _flowed(self, target, x, scores, step_rule, *, time, key, arriving=False):
-        """Return the particles after a step along the Stein direction, and the step rule's next state."""
+        """Return the particles after a step of the Stein flow, the step rule's state, and whether they had arrived."""
         known = jnp.all(jnp.isfinite(scores), axis=1, keepdims=True)
         frame = self.metric.frame(x)
         u, s = frame.points(x), frame.scores(jnp.where(known, scores, 0.0))
@@ -155,46 +152,23 @@ class SVGD(Method):
         moves, step_rule = self.step_rule.moves(phi, u, step_rule, time=time, noisy=target.noisy)
         moved = x + frame.moves(moves)
         possible = jnp.all(jnp.isfinite(moved), axis=1, keepdims=True) & jnp.any(known)
-        return jnp.where(possible, moved, x), step_rule
+        return jnp.where(possible, moved, x), step_rule, has_arrived(u, s)
 
     def _direction(self, u, s, *, key):
         if self.approximation is None:
             return stein_direction(u, s, self.kernel)
         return self.approximation.direction(u, s, self.kernel, key=key)
 
-    def settle(self, state):
-        if state.memory is None or not int(state.memory.count):
+    def settle(self, target, state):
+        if state.journey is None or not (state.journey.warm and int(state.journey.memory.count)):
             return Settled(state)
-        memory, modes = state.memory, state.memory.modes()
-        particles = jnp.asarray(settled(np.asarray(state.particles), memory, modes), state.particles.dtype)
+        recalled = state.journey.memory.recalled()
+        particles = jnp.asarray(settled(target, np.asarray(state.particles), recalled), state.particles.dtype)
         end = dataclasses.replace(state, particles=particles)
-        return Settled(end, {"trajectory": memory.findings(modes)}, memory.kept_states())
+        return Settled(end, {"trajectory": recalled.findings}, recalled.states)
 
     def done(self, state):
-        return state.memory is not None and state.memory.enough
+        return state.journey is not None and bool(state.journey.warm) and state.journey.memory.recalled().enough
 
     def draws(self, target, state, *, key):
         return Draws(state.particles)
-
-
-class Phase(eqx.Module):
-    """Where in its run a step is: the first 30% of the steps arrive, the others explore.
-
-    The first tenth of the run that explores is a warm-up, the rest is remembered.
-    """
-
-    exploring: Array
-    moving: Array  # exploring, but for the first step, which takes the scores to begin with
-    remembering: Array
-    arrival: Time  # of the step rule: arrival is half a run, in which steps do not decay
-
-    @classmethod
-    def at(cls, time: Time) -> "Phase":
-        """Return the phase of this step."""
-        explore, remember = (percent * time.num_steps // 100 for percent in (30, 40))
-        return cls(
-            exploring=time.step >= explore,
-            moving=time.step > explore,
-            remembering=time.step >= remember,
-            arrival=Time(time.step, 2 * explore),
-        )

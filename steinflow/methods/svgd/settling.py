@@ -11,42 +11,49 @@ steps make the particles stand for all of those, each for what the one before le
    it needs no gradients and knows no n <= d.
 2. **Shapes**: every coordinate takes on the quantiles of the states, particle by particle in their order.
 3. **Moments**: mean and covariance become those of the whole trajectory, more precise than those of the states.
+4. **What the user sees**: the user's own parameters, constrained and derived ones included, are functions of the
+   particles. The shortest move that gives all of them the mean and the sd of the states is Gauss-Newton's, a few times.
 
 Where chains do not pass between modes, the states come as often as the mass of their mode says (`modes.py`), and the
 moments are theirs.
 
 All is done in the coordinates of the walk, in which nothing is correlated: a particle that is moved by a little there
-stays on the ridge that strong correlations make of a posterior. But for the support points it is host work, in NumPy.
+stays on the ridge that strong correlations make of a posterior. But for the support points and the user's functions it
+is host work, in NumPy.
 """
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from steinflow.methods.svgd.memory import Moments, Trajectory
-from steinflow.methods.svgd.modes import Modes
+from steinflow.methods.svgd.recollection import Moments, Recollection
 from steinflow.stein.geometry import even_sample, squared_distances
+from steinflow.targets.flat import FlatTarget
 from steinflow.typing import Array, Particles
 
 _ITERATIONS = 100
 _MANY = 1000  # particles that represent a posterior well enough as the draws that they are; support points cost n x m
 _STRETCH = 2.0  # at most, in any direction: nearly as many dimensions as particles leave some with little spread
+_SLOPES = 20_000_000  # at most: those of every user's parameter, in every coordinate, at every particle
+_NEWTON_STEPS = 5
+_HEAVIEST = 30.0  # kurtosis: with more, thousands of states do not know the sd, which may be infinite
 
 
-def settled(particles: np.ndarray, memory: Trajectory, modes: Modes | None = None) -> np.ndarray:
+def settled(target: FlatTarget, particles: np.ndarray, recalled: Recollection) -> np.ndarray:
     """Return particles that represent what these remember, each mode in proportion to its mass."""
-    (num_particles, dim), frame = particles.shape, memory.host_frame()
+    (num_particles, dim), frame, modes = particles.shape, recalled.frame, recalled.modes
     if modes is None:
-        points, moments = frame.points(particles), memory.moments()
-        states = frame.points(memory.kept_states().reshape(-1, dim))
+        states, moments = frame.points(recalled.states.reshape(-1, dim)), recalled.moments()
+        points = frame.points(particles)
     else:
         states = modes.evenly()
         points, moments = states[even_sample(len(states), num_particles)][:num_particles], Moments.of(states)
     if num_particles <= _MANY:
         points = np.asarray(support_points(points.astype(np.float32), states.astype(np.float32)), float)
-    points = shaped(points, states)
     correlations = np.corrcoef(states, rowvar=False).reshape(dim, dim) if num_particles > dim else np.eye(dim)
-    found = frame.center + frame.moves(matched(points, moments, correlations))
+    points = matched(shaped(points, states), moments, correlations)
+    found = frame.center + frame.moves(as_seen(target, recalled, points, moments, states))
     # Where nothing moved, or everything overflowed, there is nothing to represent.
     return np.where(np.all(np.isfinite(found)), found, particles)
 
@@ -84,6 +91,62 @@ def matched(points: np.ndarray, moments: Moments, correlations: np.ndarray) -> n
     variances, axes = np.linalg.eigh(white.T @ white / len(points))
     stretch = np.clip(np.maximum(variances, 1e-30) ** -0.5, 1 / _STRETCH, _STRETCH)
     return moments.mean + white @ (axes * stretch) @ axes.T @ root
+
+
+def as_seen(
+    target: FlatTarget, recalled: Recollection, points: np.ndarray, moments: Moments, states: np.ndarray
+) -> np.ndarray:
+    """Return the points, moved by as little as gives the user's parameters the mean and sd of those at the states.
+
+    The states are taken with the moments of the trajectory, and the points keep these in their own coordinates.
+    """
+    states = moments.mean + (states - np.mean(states, axis=0)) * (
+        moments.sd / np.maximum(np.std(states, axis=0), 1e-30)
+    )
+    frame, dtype = recalled.frame, recalled.states.dtype
+    places = jnp.asarray(frame.center + frame.moves(states), dtype)
+    seen = np.asarray(_seen(target, places), float)
+    mean, sd = np.mean(seen, axis=0), np.std(seen, axis=0)
+    fourth = np.mean((seen - mean) ** 4, axis=0)
+    known = (sd > 1e-6 * np.abs(mean)) & (fourth < _HEAVIEST * sd**4)  # and finite
+    if np.array_equal(seen, places) or points.size * np.sum(known) > _SLOPES:
+        return points
+    mean, sd = np.append(moments.mean, mean[known]), np.append(moments.sd, sd[known])
+    own = np.broadcast_to(np.eye(points.shape[1]), (len(points), *2 * points.shape[1:]))
+    for _ in range(_NEWTON_STEPS):
+        values, slopes = _seen_and_slopes(target, jnp.asarray(frame.center + frame.moves(points), dtype))
+        slopes = frame.scores(np.asarray(slopes, float)[:, known])
+        values = (np.append(points, np.asarray(values, float)[:, known], axis=1) - mean) / sd
+        points = points - _shortest(values, np.append(own, slopes, axis=1) / sd[:, None])
+    return points
+
+
+def _shortest(values, slopes):
+    """Return the least moves, to be taken off, that give all values (n, p) mean 0 and sd 1; slopes are (n, p, d)."""
+    num, dim = len(values), slopes.shape[-1]
+    mean = np.mean(values, axis=0)
+    deviations = values - mean
+    missing = np.append(mean, 0.5 * (np.mean(deviations**2, axis=0) - 1))
+    changes = np.append(slopes, deviations[..., None] * slopes, axis=1).transpose(1, 0, 2).reshape(-1, num * dim) / num
+    gram = changes @ changes.T
+    # Parameters that say the same twice leave it singular.
+    ridge = 1e-4 * np.trace(gram) / len(gram) * np.eye(len(gram))
+    return (changes.T @ np.linalg.solve(gram + ridge, missing)).reshape(num, dim)
+
+
+@eqx.filter_jit
+def _seen(target, particles):
+    return target.user_numbers(particles)
+
+
+@eqx.filter_jit
+def _seen_and_slopes(target, particles):
+    def one(x):
+        numbers = target.user_numbers(x[None])[0]
+        return numbers, numbers
+
+    slopes, numbers = jax.vmap(jax.jacfwd(one, has_aux=True))(particles)
+    return numbers, slopes
 
 
 def _inverse_distances(a, b):

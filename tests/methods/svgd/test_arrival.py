@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import steinflow as sf
-from steinflow.methods.svgd.arrival import homes, shortened
+from steinflow.methods.svgd.arrival import has_arrived, homes, shortened
 
 
 @pytest.mark.parametrize("shared", [0.0, 100.0])
@@ -14,6 +14,20 @@ def test_scores_are_shortened_to_ten_radii_of_the_cloud(shared):
     own -= jnp.median(own, axis=0)
     lengths, before = (np.linalg.norm(rows, axis=1) for rows in (shortened(own + shared) - shared, own))
     np.testing.assert_allclose(lengths, np.minimum(before, 20.0), rtol=1e-2)
+
+
+def test_a_cloud_has_arrived_where_mean_and_spread_are_about_right():
+    u = jax.random.normal(jax.random.key(0), (200, 5))
+    u = (u - u.mean(axis=0)) / u.std(axis=0)
+    assert bool(has_arrived(u, -u))
+    for scores in (
+        -(u + 0.5),  # half an sd off
+        -0.5 * u,  # too narrow
+        -2.0 * u,  # too wide
+        (-u).at[:, 0].set(0.0),  # a direction in which nothing holds the particles
+        (-u).at[0].set(1000.0),  # somebody is far off
+    ):
+        assert not bool(has_arrived(u, scores))
 
 
 def test_who_is_lost_takes_the_position_of_one_at_home():

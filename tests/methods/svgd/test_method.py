@@ -8,7 +8,6 @@ import scenarios
 from scenarios import normal_log_density
 
 import steinflow as sf
-from steinflow.methods.svgd.method import Phase
 
 X0 = 2 + np.random.default_rng(0).normal(size=(8, 2)).astype(np.float32)
 
@@ -84,27 +83,19 @@ def test_exploration_can_be_chosen_and_left_out():
     assert sf.SVGD(kernel=sf.kernels.RBF(), exploration=chosen).exploration is chosen
 
 
-def test_phases_follow_each_other():
-    """Arrive, then explore: warm up, remember."""
-    phases = [Phase.at(sf.Time(jnp.asarray(step), jnp.asarray(200))) for step in range(200)]
-    names = ("exploring", "moving", "remembering")
-    assert [sum(bool(getattr(p, name)) for p in phases) for name in names] == [140, 139, 120]
-    np.testing.assert_allclose(phases[59].arrival.fraction, 59 / 120, rtol=1e-6)
-
-
 def test_a_run_ends_when_it_knows_enough():
     """As much as 10,000 draws would tell; a run that is interrupted before settles with what it has."""
     start = 3 + np.random.default_rng(0).standard_normal((100, 2)).astype(np.float32)
     result = sf.fit(normal_log_density, particles=start, progress=False)
     assert result.outcome is sf.Outcome.SETTLED
     assert "more would add nothing" in result.ending.message
-    assert 450 <= result.info["num_steps"] < 700
+    assert 150 <= result.info["num_steps"] < 400
     assert result.info["trajectory"]["mean_error"] < 0.01
     np.testing.assert_allclose(result.mean(), 0.0, atol=0.02)
     np.testing.assert_allclose(result.sd(), 1.0, rtol=0.02)
 
     stopped = sf.fit(
-        normal_log_density, particles=start, stop=lambda history: history["step"][-1] >= 420, progress=False
+        normal_log_density, particles=start, stop=lambda history: history["step"][-1] >= 140, progress=False
     )
     assert stopped.outcome is sf.Outcome.STOPPED
     np.testing.assert_allclose(stopped.mean(), 0.0, atol=0.1)

@@ -1,11 +1,14 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist, pdist
 
-from steinflow.methods.svgd.memory import Moments, Trajectory
+import steinflow as sf
+from steinflow.methods.svgd.memory import Trajectory
 from steinflow.methods.svgd.metrics import frame_of
-from steinflow.methods.svgd.settling import matched, settled, shaped, support_points
+from steinflow.methods.svgd.recollection import Moments
+from steinflow.methods.svgd.settling import as_seen, matched, settled, shaped, support_points
 
 RNG = np.random.default_rng(0)
 STATES = RNG.standard_normal((2000, 3)).astype(np.float32)
@@ -70,12 +73,25 @@ def test_hardly_more_points_than_dimensions_are_not_thrown_about():
     assert np.max(np.linalg.norm(found - points, axis=1)) < np.max(np.linalg.norm(points, axis=1))
 
 
-def trajectory(states, frame):
-    """The memory of independent states, whose scores say nothing."""
+def recalled(states, frame):
+    """What is remembered of independent states, whose scores say nothing."""
     memory = Trajectory.empty(states[0], frame, len(states))
     for x in states:
         memory = memory.add(x, jnp.zeros(len(x)), jnp.zeros_like(x), frame, remembering=jnp.asarray(True))
-    return memory
+    return memory.recalled()
+
+
+def flat(dim, constrain=lambda x: x):
+    """A target of this dimension, whose user sees what `constrain` says."""
+
+    class Seen(sf.Target):
+        def log_density(self, params, batch=None):
+            return jnp.sum(params)
+
+        def constrain(self, params):
+            return constrain(params)
+
+    return sf.flatten(Seen(), jnp.zeros((2, dim)))[0]
 
 
 @pytest.mark.parametrize("spread", [1.0, 3e-3])
@@ -85,7 +101,7 @@ def test_particles_represent_the_trajectory_and_stay_on_its_ridge(spread):
     states = jnp.asarray(np.stack([along, along + spread * across], axis=-1), jnp.float32)
     frame = frame_of(jnp.zeros(2), jnp.array([[1.0, 1.0], [1.0, 1.0 + spread**2]]))
     rows = np.asarray(states, float).reshape(-1, 2)
-    found = settled(np.asarray(1.2 * states[0] + 0.3), trajectory(states, frame))
+    found = settled(flat(2), np.asarray(1.2 * states[0] + 0.3), recalled(states, frame))
     np.testing.assert_allclose(found.mean(axis=0), rows.mean(axis=0), atol=0.01)
     np.testing.assert_allclose(found.std(axis=0), rows.std(axis=0), rtol=0.02)
     difference = found[:, 1] - found[:, 0]
@@ -95,5 +111,35 @@ def test_particles_represent_the_trajectory_and_stay_on_its_ridge(spread):
 def test_where_everything_overflowed_the_particles_stay():
     states = jnp.full((5, 20, 2), jnp.inf)
     with np.errstate(invalid="ignore"):
-        found = settled(np.asarray(STATES[:20, :2]), trajectory(states, frame_of(jnp.zeros(2), jnp.ones(2))))
+        found = settled(flat(2), np.asarray(STATES[:20, :2]), recalled(states, frame_of(jnp.zeros(2), jnp.ones(2))))
     np.testing.assert_array_equal(found, STATES[:20, :2])
+
+
+def test_what_the_user_sees_has_the_mean_and_sd_of_the_states():
+    """A scale, and effects that are products with it, as in eight schools: no coordinate alone says their sd."""
+
+    def effects(x):
+        tau = jnp.exp(0.7 * x[0])
+        return {"tau": tau, "theta": x[1] + tau * x[2:], "constant": jnp.ones(2)}
+
+    rng, target = np.random.default_rng(2), flat(8, effects)
+    states = jnp.asarray(rng.standard_normal((40, 100, 8)), jnp.float32)
+    frame = frame_of(jnp.zeros(8), jnp.ones(8))
+    seen = np.asarray(target.user_numbers(states.reshape(-1, 8)))[:, 2:]  # beside the constants
+    found = settled(target, np.asarray(states[0]), recalled(states, frame))
+    now = np.asarray(target.user_numbers(jnp.asarray(found, jnp.float32)))[:, 2:]
+    np.testing.assert_allclose((now.mean(axis=0) - seen.mean(axis=0)) / seen.std(axis=0), 0.0, atol=0.01)
+    np.testing.assert_allclose(now.std(axis=0) / seen.std(axis=0), 1.0, atol=0.02)
+    rows = np.asarray(states).reshape(-1, 8)
+    np.testing.assert_allclose(found.mean(axis=0), rows.mean(axis=0), atol=0.02)
+    np.testing.assert_allclose(found.std(axis=0), rows.std(axis=0), rtol=0.03)
+
+
+def test_an_sd_that_nobody_knows_moves_nothing():
+    """That of a Cauchy variable is infinite."""
+    target = flat(1, lambda x: jnp.tan(jnp.pi * (0.5 * jax.scipy.special.erfc(-x / 2**0.5) - 0.5)))
+    states = np.random.default_rng(3).standard_normal((4000, 1))
+    memory = recalled(jnp.asarray(states.reshape(40, 100, 1), jnp.float32), frame_of(jnp.zeros(1), jnp.ones(1)))
+    points = states[:100]
+    known = moments(points.mean(axis=0), points.std(axis=0))
+    np.testing.assert_allclose(as_seen(target, memory, points, known, states), points, atol=1e-6)

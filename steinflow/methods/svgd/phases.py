@@ -1,0 +1,69 @@
+"""The phases of a run: particles arrive, warm up, and then remember what they see.
+
+The Stein flow arrives, until the cloud stands in the mass or 30% of the steps are made. Then the particles explore. At
+first they warm up: their step and their metric adapt, and nothing counts. After a tenth, two tenths and four tenths of
+the steps they ask whether the chains have seen about the same by then, in the second half of the time so far; if so, or
+the third time in any case, the warm-up ends. What follows is remembered.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from steinflow.methods.base import Time
+from steinflow.methods.svgd.exploration import Exploration, Walk
+from steinflow.methods.svgd.memory import Trajectory
+from steinflow.methods.svgd.metrics import Metric
+from steinflow.typing import Array, Key, Particles
+
+
+class Journey(eqx.Module):
+    """What exploring adds to the state of a run."""
+
+    walk: Walk
+    memory: Trajectory
+    arrived: Array
+    warm: Array  # whether the warm-up is over
+
+    @classmethod
+    def start(
+        cls, exploration: Exploration, particles: Particles, metric: Metric, *, num_steps: int, key: Key
+    ) -> "Journey":
+        """Return a journey that has not begun."""
+        walk, no = Walk.start(exploration, particles, metric, key=key), jnp.zeros((), bool)
+        return cls(walk, Trajectory.empty(particles, walk.memory_frame, num_steps), no, no)
+
+    def after(
+        self, particles: Particles, log_densities: Array, walk: Walk, arrived: Array, phase: "Phase"
+    ) -> "Journey":
+        """Return the journey after a step to these particles."""
+        memory = self.memory.add(particles, log_densities, walk.pulls(), walk.memory_frame, remembering=phase.listening)
+        warm = self.warm | (phase.asking & (memory.mixed() | phase.asking_last))
+        forgotten = jax.tree.map(lambda new, old: jnp.where(phase.asking, new, old), memory.forgotten(), memory)
+        return Journey(walk, forgotten, arrived, warm)
+
+
+class Phase(eqx.Module):
+    """Where in its run a step is."""
+
+    exploring: Array
+    moving: Array  # exploring, but for the first step, which takes the scores to begin with
+    listening: Array  # to what the chains see, whether it is remembered or asked about
+    asking: Array  # whether the warm-up is over
+    asking_last: Array
+    arrival: Time  # of the step rule: arrival is half a run, in which steps do not decay
+
+    @classmethod
+    def of(cls, journey: Journey, time: Time) -> "Phase":
+        """Return the phase of this step."""
+        deadline, tenth = (percent * time.num_steps // 100 for percent in (30, 10))
+        explored = journey.walk.num_steps.astype(tenth.dtype)
+        questions = jnp.stack([tenth, 2 * tenth, 4 * tenth])
+        return cls(
+            exploring=journey.arrived | (time.step >= deadline),
+            moving=explored > 0,
+            listening=2 * explored >= tenth,
+            asking=~journey.warm & jnp.any(explored == questions),
+            asking_last=explored >= questions[-1],
+            arrival=Time(time.step, 2 * deadline),
+        )

@@ -1,0 +1,171 @@
+r"""What the chains say that exploring particles are: moments, their errors, whether the chains agree, and their modes.
+
+Chains are independent, but for the metric that they share: the scatter of their averages says how precise the moments
+are. Stein's identity makes them more so, at no cost (control variates; Mira, Solgi & Imparato 2013). For u, a particle
+in coordinates of unit scale, and g = M s, the pull of its score there, M being the covariance that the walk assumes,
+with a diagonal of ones, under the target
+
+$$E[g_k] = 0, \qquad E[(u_k - \mu_k)\, g_k] = -1,$$
+
+and on a Gaussian target with covariance M, $u_k + g_k$ and $(u_k - \mu_k)(u_k - \mu_k + g_k)$ are constants: what an
+average of g says of the chance in an average of u is taken out, as far as the chains show the one to explain the other.
+The same identities say whether the trajectory is one of the target: that is for the verdict.
+
+A chain that stayed where there is no mass does not count. Seen as a Gaussian with the sds of its states, it has the log
+mass
+
+$$\frac1T \sum_t \log p(x_t) + \sum_k \log \mathrm{sd}_k,$$
+
+up to a constant, and what lies further below that of the others than their scatter explains is lost: in a funnel's neck
+or on a plateau that it will leave in a thousand steps more.
+
+All is host work, in NumPy.
+"""
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from steinflow.methods.svgd.modes import Modes
+
+_FEWEST = 50  # steps before the chains can say whether they agree
+_ONE_MODE = 1.2  # R-hat up to which nobody looks for modes
+_PRECISE, _MIXED = 0.01, 1.05  # error of mean and sd in sds, that of 10,000 draws; R-hat
+_NO_MASS, _SCATTER = 10.0, 4.0  # nats: less than 1 in 20,000; and in units of the scatter of the chains
+
+
+class Moments(NamedTuple):
+    """Mean and sd of every coordinate, and their standard errors in units of the sd."""
+
+    mean: np.ndarray
+    sd: np.ndarray
+    mean_error: np.ndarray
+    sd_error: np.ndarray
+
+    @classmethod
+    def of(cls, states: np.ndarray) -> "Moments":
+        """Return those of states, as if they were independent."""
+        error = np.full(states.shape[1], len(states) ** -0.5)
+        return cls(np.mean(states, axis=0), np.std(states, axis=0), error, error / 2**0.5)
+
+
+@dataclasses.dataclass(frozen=True)
+class Recollection:
+    """Averages over the way of every chain that counts, in the coordinates of the frame, and some of its states.
+
+    Attributes:
+        count: the number of steps.
+        frame: the coordinates; NumPy's arrays go through it as JAX's do.
+        points: the average of u, one row per chain.
+        squares: that of u^2.
+        pulls: that of g.
+        products: that of u g.
+        states: some of the states, in the particles' own coordinates and in the order of time, shape (m, n, d).
+        log_densities: there.
+        lost: how many chains do not count.
+    """
+
+    count: int
+    frame: Any
+    points: np.ndarray
+    squares: np.ndarray
+    pulls: np.ndarray
+    products: np.ndarray
+    states: np.ndarray
+    log_densities: np.ndarray
+    lost: int = 0
+
+    @classmethod
+    def of(cls, count, frame, points, squares, pulls, products, states, log_densities) -> "Recollection":
+        """Return it without the chains that are lost."""
+        home = ~lost_chains(np.mean(log_densities, axis=0), squares - points**2)
+        points, squares, pulls, products = (each[home] for each in (points, squares, pulls, products))
+        states, log_densities = states[:, home], log_densities[:, home]
+        return cls(count, frame, points, squares, pulls, products, states, log_densities, int(np.sum(~home)))
+
+    @property
+    def enough(self) -> bool:
+        """Whether the moments are as precise as those of 10,000 independent draws, and the chains agree."""
+        if self.count < _FEWEST or self.mixing() >= _MIXED:
+            return False
+        return max(self.findings["mean_error"], self.findings["sd_error"]) < _PRECISE
+
+    @functools.cached_property
+    def modes(self) -> Modes | None:
+        """The modes between which chains do not pass; None where all have seen the same, or log p is unknown."""
+        if self.mixing() < _ONE_MODE or np.all(np.isnan(self.log_densities)):
+            return None
+        _, num_chains, dim = self.states.shape
+        points = np.asarray(self.frame.points(self.states), float).reshape(-1, dim)
+        return Modes.of(points, self.log_densities.ravel(), np.arange(len(points)) % num_chains)
+
+    def moments(self, *, controlled: bool = True) -> Moments:
+        """Return the moments of all states in the coordinates of the frame, with or without control variates."""
+        points, average = self.points, _controlled if controlled else _plain
+        mean, mean_error = average(points, self.pulls)
+        about = self.squares - 2 * points * mean + mean**2
+        variance, variance_error = average(about, self.products - mean * self.pulls + 1)
+        variance = np.maximum(variance, np.finfo(np.float32).tiny)
+        sd = np.sqrt(variance)
+        return Moments(mean, sd, mean_error / sd, 0.5 * variance_error / variance)
+
+    def pull(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the average pull in every coordinate, zero under the target, and its standard error."""
+        return _plain(self.pulls)
+
+    def dispersion(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return -E[(u - mean) g] in every coordinate, one under the target, and its standard error."""
+        return _plain(np.mean(self.points, axis=0) * self.pulls - self.products)
+
+    def mixing(self) -> float:
+        """Return the worst R-hat of any coordinate: 1 where every chain has seen what all have seen."""
+        within = np.mean(self.squares - self.points**2, axis=0)
+        return float(np.sqrt(1 + np.max(np.var(self.points, axis=0) / np.maximum(within, 1e-30))))
+
+    @functools.cached_property
+    def findings(self) -> dict[str, float]:
+        """What the trajectory says about itself, for the verdict; R-hat is that within modes, where they are."""
+        moments, (pull, pull_error), (dispersion, error) = self.moments(), self.pull(), self.dispersion()
+        drift = np.mean(np.maximum(pull**2 - 4 * pull_error**2, 0.0))  # beyond chance
+        low, high = np.argmin(dispersion), np.argmax(dispersion)
+        return {
+            "mixing": self.mixing() if self.modes is None else self.modes.mixing(),
+            "modes": 1 if self.modes is None else self.modes.count,
+            "lost": self.lost / (self.lost + len(self.points)),
+            "mean_error": float(np.sqrt(np.mean(moments.mean_error**2) + drift)),
+            "sd_error": float(np.max(moments.sd_error)),
+            "dispersion": float(np.median(dispersion)),
+            "dispersion_min": float(dispersion[low]),
+            "dispersion_min_error": float(error[low]),
+            "dispersion_max": float(dispersion[high]),
+            "dispersion_max_error": float(error[high]),
+        }
+
+
+def lost_chains(log_densities: np.ndarray, variances: np.ndarray) -> np.ndarray:
+    """Say of every chain whether it stayed where there is no mass.
+
+    Args:
+        log_densities: the average of every chain.
+        variances: of its states, one row per chain.
+    """
+    log_masses = log_densities + 0.5 * np.sum(np.log(np.maximum(variances, 1e-30)), axis=1)
+    below = np.median(log_masses) - log_masses
+    scatter = 1.48 * np.median(np.abs(below))
+    return below > max(_NO_MASS, _SCATTER * scatter)  # nobody, where log p is unknown
+
+
+def _plain(values, control=None):
+    """Return the mean of what all chains say, and its standard error."""
+    return np.mean(values, axis=0), np.std(values, axis=0) / len(values) ** 0.5
+
+
+def _controlled(values, control):
+    """The same less what `control`, whose expectation is zero, explains; trusted as far as it explains anything."""
+    v, c = values - np.mean(values, axis=0), control - np.mean(control, axis=0)
+    squares = np.maximum(np.sum(c**2, axis=0), 1e-30)
+    slope = np.sum(v * c, axis=0) / squares
+    explained = slope**2 * squares / np.maximum(np.sum(v**2, axis=0), 1e-30)
+    return _plain(values - explained * slope * control)

@@ -1,0 +1,56 @@
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import steinflow as sf
+from steinflow.methods.svgd.phases import Journey, Phase
+
+METRIC, EXPLORATION = sf.svgd.Cloud(), sf.svgd.Microcanonical()
+PARTICLES = jnp.asarray(np.random.default_rng(0).standard_normal((20, 2)), jnp.float32)
+STEPS = 1000
+
+
+@pytest.fixture(scope="module")
+def journey():
+    return Journey.start(EXPLORATION, PARTICLES, METRIC, num_steps=STEPS, key=jax.random.key(0))
+
+
+def at(journey, *, explored, step=0, **changes):
+    """The phase after so many steps of exploring."""
+    walk = dataclasses.replace(journey.walk, num_steps=jnp.asarray(explored, jnp.float32))
+    changed = dataclasses.replace(journey, walk=walk, **{name: jnp.asarray(value) for name, value in changes.items()})
+    return changed, Phase.of(changed, sf.Time(jnp.asarray(step), jnp.asarray(STEPS)))
+
+
+@pytest.mark.parametrize(
+    ("step", "arrived", "exploring"), [(0, False, False), (50, True, True), (299, False, False), (300, False, True)]
+)
+def test_particles_explore_when_they_have_arrived_or_at_the_deadline(journey, step, arrived, exploring):
+    phase = at(journey, explored=0, step=step, arrived=arrived)[1]
+    assert bool(phase.exploring) == exploring
+    assert not bool(phase.moving)
+    np.testing.assert_allclose(phase.arrival.fraction, step / 600, rtol=1e-6)
+
+
+def test_the_warm_up_asks_three_times_and_then_no_more(journey):
+    asked = [explored for explored in range(0, 500, 10) if at(journey, explored=explored)[1].asking]
+    assert asked == [100, 200, 400]
+    assert not any(bool(at(journey, explored=explored, warm=True)[1].asking) for explored in asked)
+    assert [bool(at(journey, explored=explored)[1].listening) for explored in (49, 50, 51)] == [False, True, True]
+
+
+@pytest.mark.parametrize(("apart", "explored", "warm"), [(0.0, 100, True), (5.0, 100, False), (5.0, 400, True)])
+def test_the_warm_up_ends_when_the_chains_agree_or_with_the_last_question(journey, apart, explored, warm):
+    centers = jnp.where(jnp.arange(20) < 10, apart, 0.0)[:, None].astype(jnp.float32)
+    heard = journey.memory
+    frame = METRIC.frame(PARTICLES)
+    for key in jax.random.split(jax.random.key(1), 40):
+        x = centers + jax.random.normal(key, (20, 2))
+        heard = heard.add(x, jnp.zeros(20), jnp.zeros((20, 2)), frame, remembering=jnp.asarray(True))
+    before, phase = at(dataclasses.replace(journey, memory=heard), explored=explored)
+    after = before.after(PARTICLES, jnp.zeros(20), before.walk, jnp.asarray(True), phase)
+    assert bool(after.warm) == warm
+    assert int(after.memory.count) == 0  # what was heard in the warm-up is not remembered

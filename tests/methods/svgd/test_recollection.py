@@ -1,0 +1,91 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from steinflow.methods.svgd.recollection import lost_chains
+from tests.helpers.trajectories import DIM, NUM, frame_around, remembered
+
+
+def test_moments_are_those_of_all_states(gaussian):
+    states, scores, mean, covariance = gaussian
+    frame = frame_around(mean, covariance)
+    moments = remembered(states, scores, frame).recalled().moments(controlled=False)
+    rows = np.asarray(frame.points(states.reshape(-1, DIM)), float)
+    np.testing.assert_allclose(moments.mean, rows.mean(axis=0), atol=1e-4)
+    np.testing.assert_allclose(moments.sd, rows.std(axis=0), rtol=1e-4)
+    # Independent states: the errors are the usual ones.
+    np.testing.assert_allclose(moments.mean_error, len(rows) ** -0.5, rtol=0.4)
+    np.testing.assert_allclose(moments.sd_error, (2 * len(rows)) ** -0.5, rtol=0.5)
+
+
+def test_control_variates_are_exact_on_gaussians(gaussian):
+    """In the true coordinates nothing is left to chance; in others, less than without them."""
+    states, scores, mean, covariance = gaussian
+    exact = remembered(states, scores, frame_around(mean + 1, covariance)).recalled().moments()
+    shift = np.asarray(frame_around(mean + 1, covariance).points(jnp.asarray(mean, jnp.float32)))
+    np.testing.assert_allclose(exact.mean, shift, atol=1e-4)
+    np.testing.assert_allclose(exact.sd, 1.0, rtol=1e-4)
+    rough = remembered(states, scores, frame_around(mean, np.diag(np.diag(covariance)))).recalled()
+    assert np.all(rough.moments().mean_error < rough.moments(controlled=False).mean_error)
+
+
+def test_mixing_is_r_hat(gaussian):
+    states, scores, mean, covariance = gaussian
+    frame = frame_around(mean, covariance)
+    assert 1.0 <= remembered(states, scores, frame).recalled().mixing() < 1.05
+    apart = states.at[:, : NUM // 2].add(100.0)
+    assert remembered(apart, scores, frame).recalled().mixing() > 5
+
+
+def test_the_identities_of_stein_hold_on_the_target_and_nowhere_else(gaussian):
+    states, scores, mean, covariance = gaussian
+    frame = frame_around(mean, covariance)
+    for found, error, right in (
+        (*remembered(states, scores, frame).recalled().pull(), 0.0),
+        (*remembered(states, scores, frame).recalled().dispersion(), 1.0),
+    ):
+        assert np.all(np.abs(found - right) < 4 * error)
+    moved = remembered(states + 1.0, scores, frame).recalled()  # where the scores are those of another place
+    wide = remembered(2 * states, scores, frame).recalled()
+    np.testing.assert_allclose(moved.pull()[0], 0.0, atol=0.1)  # these alone do not see it,
+    assert moved.findings["dispersion"] == pytest.approx(1.0, abs=0.05)
+    assert wide.findings["dispersion"] == pytest.approx(2.0, rel=0.1)  # but a wider cloud they do
+    pushed = remembered(states, scores + 1.0, frame).recalled()
+    assert pushed.findings["mean_error"] > 0.5
+
+
+def test_enough_is_what_ten_thousand_draws_know(gaussian):
+    states, scores, mean, covariance = gaussian
+    exact = frame_around(mean, covariance)
+    assert not remembered(states, scores, exact).recalled().enough  # 40 steps are too few to say
+    twice = jnp.concatenate([states, states]), jnp.concatenate([scores, scores])
+    assert remembered(*twice, exact).recalled().enough  # control variates make a Gaussian exact
+    assert not remembered(twice[0], jnp.zeros_like(twice[1]), exact).recalled().enough  # without them it is 2,000 draws
+    apart = twice[0].at[:, : NUM // 2].add(100.0)
+    assert not remembered(apart, twice[1], exact).recalled().enough
+
+
+def test_chains_without_mass_are_lost():
+    """Chains of one target have the same mass, whether they stay in a wide part of it or in a narrow one."""
+    rng, dim = np.random.default_rng(1), 20
+    widths = np.exp(rng.uniform(-1, 1, 50))
+    variances = np.tile(widths[:, None] ** 2, (1, dim)) * rng.uniform(0.8, 1.25, (50, dim))
+    log_densities = -dim * np.log(widths) - dim / 2 + rng.standard_normal(50)
+    assert not np.any(lost_chains(log_densities, variances))
+    log_densities[:5] -= 30.0
+    np.testing.assert_array_equal(lost_chains(log_densities, variances), np.arange(50) < 5)
+    assert not np.any(lost_chains(np.full(50, np.nan), variances))  # a target that knows its scores alone
+
+
+def test_lost_chains_do_not_count(gaussian):
+    states, scores, mean, covariance = gaussian
+    frame = frame_around(mean, covariance)
+    right = remembered(states, scores, frame).recalled()
+    far = states.at[:, :3].add(20.0)
+    low = jnp.where(jnp.arange(NUM) < 3, -50.0, 0.0)
+    found = remembered(far, scores, frame, log_densities=low).recalled()
+    assert found.lost == 3
+    assert found.states.shape == (len(states), NUM - 3, DIM)
+    np.testing.assert_allclose(found.points, right.points[3:], rtol=1e-6)
+    assert found.findings["lost"] == pytest.approx(3 / NUM)
+    assert found.mixing() < 1.05
