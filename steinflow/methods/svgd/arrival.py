@@ -21,10 +21,14 @@ def shortened(scores: Scores) -> Scores:
 
     What all scores share is left as it is: a cloud far from its target may stride.
     """
-    shared = jnp.median(scores, axis=0)
-    own = scores - shared
-    longest = _TRUST * scores.shape[1] ** 0.5
+    shared, own, longest = _apart(scores)
     return shared + own * (longest / jnp.maximum(jnp.linalg.norm(own, axis=1, keepdims=True), longest))
+
+
+def _apart(scores):
+    """Return what all scores share, what each has of its own, and how long that may be."""
+    shared = jnp.median(scores, axis=0)
+    return shared, scores - shared, _TRUST * scores.shape[1] ** 0.5
 
 
 def has_arrived(points: Particles, scores: Scores) -> Array:
@@ -36,7 +40,8 @@ def has_arrived(points: Particles, scores: Scores) -> Array:
     dispersion = -jnp.mean((points - jnp.mean(points, axis=0)) * scores, axis=0)
     in_place = jnp.mean(jnp.mean(scores, axis=0) ** 2) < _OFF**2
     as_wide = jnp.all((dispersion > 1 / _WIDTH) & (dispersion < _WIDTH))
-    return in_place & as_wide & jnp.all(scores == shortened(scores))
+    _, own, longest = _apart(scores)
+    return in_place & as_wide & jnp.all(jnp.linalg.norm(own, axis=1) < longest)
 
 
 def homes(log_densities: Array, dim: int) -> Array:

@@ -95,7 +95,7 @@ class Recollection:
     @functools.cached_property
     def modes(self) -> Modes | None:
         """The modes between which chains do not pass; None where all have seen the same, or log p is unknown."""
-        if self.mixing() < _ONE_MODE or np.all(np.isnan(self.log_densities)):
+        if not self.mixing() >= _ONE_MODE or np.all(np.isnan(self.log_densities)):  # R-hat is no number on overflow
             return None
         _, num_chains, dim = self.states.shape
         points = np.asarray(self.frame.points(self.states), float).reshape(-1, dim)
