@@ -146,7 +146,7 @@ def test_predictive_checks():
 
     rng = np.random.default_rng(0)
     model = sf.models.LinearRegression(rng.normal(size=(12, 1)), rng.normal(size=12))
-    particles = jax.vmap(model.sample_prior)(jax.random.split(jax.random.key(0), 20))
+    particles = jax.vmap(model.sample_prior)(jax.random.split(jax.random.key(0), 100))
     data = result_at(particles, model).to_arviz()
     with mpl.rc_context({"backend": "agg"}):
         (az.plot_ppc_dist if ARVIZ_1 else az.plot_ppc)(data)
