@@ -30,6 +30,7 @@ from steinflow.targets.flat import flatten
 from steinflow.targets.posterior import Posterior
 from steinflow.targets.pymc import from_pymc
 from steinflow.targets.score import from_score
+from steinflow.targets.stan import from_stan
 
 __version__ = "0.1.0"
 
@@ -83,6 +84,7 @@ __all__ = [
     "from_numpyro",
     "from_pymc",
     "from_score",
+    "from_stan",
     "goodness_of_fit",
     "kernels",
     "ksd",

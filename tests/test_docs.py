@@ -6,6 +6,7 @@ import runpy
 import subprocess
 import sys
 import textwrap
+from importlib.util import find_spec
 from inspect import ismodule
 from pathlib import Path
 
@@ -21,7 +22,7 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *(page for page in sorted(DOCS.rglob("*.md")) if "vendor" not in page.parts)]
 
 BLOCK = re.compile(
-    r"(?P<skip><!-- no-run -->\s*)?^(?P<indent>[ ]*)```(?P<language>\w*)[^\n]*\n"
+    r"(?P<skip><!-- (?:no-run|needs (?P<package>\w+)) -->\s*)?^(?P<indent>[ ]*)```(?P<language>\w*)[^\n]*\n"
     r"(?P<code>.*?)^(?P=indent)```[ ]*$",
     re.MULTILINE | re.DOTALL,
 )
@@ -46,7 +47,8 @@ def script(text: str) -> str:
     """The Python blocks of a page as one script, each on its own lines of the page."""
     lines = [""] * (text.count("\n") + 1)
     for block in BLOCK.finditer(text):
-        if block["language"] in ("python", "py") and not block["skip"]:
+        runs = find_spec(block["package"]) if block["package"] else not block["skip"]
+        if block["language"] in ("python", "py") and runs:
             code = textwrap.dedent(block["code"]).splitlines()
             start = text.count("\n", 0, block.start("code"))
             lines[start : start + len(code)] = code

@@ -13,7 +13,8 @@ ORDER = """
 """.split()  # noqa: SIM905
 # Slow to import, or installed by an extra: loaded where they are used.
 OPTIONAL = """
-    arviz blackjax flax h5netcdf matplotlib numpyro orbax pandas plotly pooch pyarrow pymc rich sklearn typer xarray
+    arviz blackjax bridgestan flax funsor h5netcdf matplotlib numpyro orbax pandas plotly polars pooch pyarrow pymc rich
+    sklearn typer xarray
 """.split()  # noqa: SIM905
 
 

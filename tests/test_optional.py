@@ -5,7 +5,7 @@ import sys
 import textwrap
 
 # pandas is an extra of ours too, but xarray brings it.
-OPTIONAL = ["arviz", "blackjax", "flax", "matplotlib", "orbax", "pymc", "pytensor", "sklearn"]
+OPTIONAL = "arviz blackjax bridgestan flax funsor matplotlib orbax polars pymc pytensor sklearn".split()  # noqa: SIM905
 
 BLOCKER = """
 import importlib.abc, importlib.metadata, sys
@@ -36,15 +36,23 @@ def test_the_core_works_and_errors_name_the_extra():
     """In one process, whose imports take most of the time."""
     run(
         """
-        import jax.numpy as jnp, numpy as np, steinflow as sf
+        import jax.numpy as jnp, numpy as np, numpyro, steinflow as sf
+        from numpyro.distributions import Bernoulli, Normal
         from steinflow import *
 
         x0 = np.random.default_rng(0).normal(size=(10, 2))
         result = sf.fit(lambda x: -0.5 * jnp.sum(x**2), particles=x0, num_steps=20, progress=False)
-        result.summary(), result.to_arviz()
+        result.summary(), result.to_arviz(), result.to_dataframe()
+
+        def discrete():
+            z = numpyro.sample("z", Bernoulli(0.5), infer={"enumerate": "parallel"})
+            numpyro.sample("x", Normal(z))
 
         for extra, make in [
             ("pymc", lambda: sf.from_pymc(None)),
+            ("stan", lambda: sf.from_stan("model.so")),
+            ("funsor", lambda: sf.from_numpyro(discrete)),
+            ("polars", lambda: result.to_dataframe(library="polars")),
             ("sklearn", lambda: sf.SteinClassifier()),
             ("sklearn", lambda: sf.SteinRegressor()),
             ("plot", lambda: sf.plots.marginals(result)),

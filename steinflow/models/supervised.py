@@ -175,9 +175,11 @@ class ObservedResponses(Observations):
         values = jax.vmap(self.model.log_likelihood, in_axes=(0, None))(particles, self.model.data.values)
         return {"y": values - jnp.log(self.model.responses.scale)}
 
-    def predictive(self, particles, *, key):
+    def predictive(self, particles, X=None, *, key):
+        inputs = self.model.data.values["X"] if X is None else self.model.inputs(as_features(X))
+
         def one(params, key):
-            outputs = self.model.forward(params, self.model.data.values["X"])
+            outputs = self.model.forward(params, inputs)
             return self.model.raw(self.model.family.sample(key, outputs, params.get("log_gamma")))
 
         keys = jax.random.split(key, len(jax.tree.leaves(particles)[0]))

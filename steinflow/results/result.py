@@ -6,7 +6,7 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -18,7 +18,7 @@ from steinflow.results.diagnostics import as_key, dispersion_of, ksd_of
 from steinflow.results.files import read_netcdf, to_netcdf, write_whole
 from steinflow.results.outcome import Ending, Outcome
 from steinflow.results.refinement import Check, nuts_moves, stein_thinning, stein_weights
-from steinflow.results.summary import Summary, number
+from steinflow.results.summary import Summary, dataframe, number
 from steinflow.results.verdict import Finding, Verdict, judge
 from steinflow.stein.geometry import even_sample
 from steinflow.targets.base import Target, as_target
@@ -200,12 +200,7 @@ class Result:
             ValueError: where the result was read from disk and no target is given.
             ImportError: where BlackJAX is not installed.
         """
-        target = self.target if target is None else as_target(target)
-        if target is None:
-            raise ValueError(
-                "A result that was read from disk does not hold its target, which may be code and all the data: pass "
-                "it, as in result.check(target=log_density)."
-            )
+        target = self._target(target, "check")
         result = self._with_equal_weights()
         flat, points = flatten(target, result.particles)
         moves = nuts_moves(flat, points, num_moves, key=as_key(key))
@@ -237,6 +232,39 @@ class Result:
             f"verdict: {self.verdict}",
         ]
         return Summary.of(self.particles, self.probabilities, footer)
+
+    def predictive(
+        self, *args, key: int | PRNGKeyArray = 0, target: Target | None = None, **kwargs
+    ) -> Mapping[str, Array]:
+        """Return a new data set for every particle, by name: draws from the posterior predictive distribution.
+
+        For NumPyro the arguments are those of the model, for PyMC the values of its `pm.Data` by name, for Stan those
+        of its data block, for `sf.models` and networks the rows X. What is deterministic in the model is computed for
+        the new arguments too. Without arguments the predictions are for those of the fit. Particles that have weights
+        are repeated in proportion.
+
+        Args:
+            args: of the model.
+            key: an int or a JAX key.
+            target: what was inferred, for a result that was read from disk; `fit` keeps it otherwise.
+            kwargs: arguments of the model by name; those called key or target go by position.
+
+        Raises:
+            ValueError: where the target says nothing about new data, or the result was read from disk and no target is
+                given.
+        """
+        observations = self._target(target, "predictive").observations
+        predictions = (
+            {}
+            if observations is None
+            else observations.predictive(self._with_equal_weights().particles, *args, key=as_key(key), **kwargs)
+        )
+        if not predictions:
+            raise ValueError(
+                "This target says nothing about new data. Models do that have observed values: of NumPyro, PyMC or "
+                "Stan, sf.models, networks; for others, result.expectation(function) averages over the particles."
+            )
+        return predictions
 
     def to_arviz(
         self,
@@ -273,6 +301,16 @@ class Result:
             key=key,
         )
 
+    def to_dataframe(self, *, library: Literal["pandas", "polars"] = "pandas"):
+        """Return a table with a row for every particle and a column for every scalar parameter, named as in `summary`.
+
+        Particles that have weights bring a column `weight`; chains bring `chain` and `draw`.
+
+        Args:
+            library: whose table it is; Polars needs `pip install 'steinflow[polars]'`.
+        """
+        return dataframe(self.particles, self.weights, self.num_chains, library)
+
     def save(self, path: str | Path) -> Path:
         """Write everything but the target to a netCDF file, which executes nothing when it is read.
 
@@ -299,6 +337,16 @@ class Result:
             return jnp.asarray(np.tensordot(self.probabilities, leaf, axes=1).astype(dtype))
 
         return jax.tree.map(average, tree)
+
+    def _target(self, target: Target | Callable[[Params], Scalar] | None, method: str) -> Target:
+        """Return the target that was given, or that of the run."""
+        target = self.target if target is None else target
+        if target is None:
+            raise ValueError(
+                "A result that was read from disk does not hold its target, which may be code and all the data: pass "
+                f"it, as in result.{method}(target=target)."
+            )
+        return as_target(target)
 
     def _with_equal_weights(self) -> "Result":
         """Return the result with particles repeated in proportion to their weights, where they have any."""

@@ -1,13 +1,14 @@
 """A posterior as a table: a row for every scalar parameter. And how numbers are summarised and shown everywhere."""
 
 import dataclasses
+import importlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
 
-from steinflow.typing import Params
+from steinflow.typing import Params, Weights
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +87,29 @@ def columns_of(particles: Params) -> tuple[list[str], np.ndarray]:
         names += [f"{name}[{','.join(map(str, i))}]" if i else name for i in indices]
         values.append(leaf.reshape(len(leaf), -1))
     return names, np.concatenate(values, axis=1).astype(float)
+
+
+def dataframe(particles: Params, weights: Weights | None, num_chains: int, library: Literal["pandas", "polars"]):
+    """Return particles as a table of pandas or Polars; the arguments are those of `Result`."""
+    try:
+        frames = importlib.import_module(library)
+    except ModuleNotFoundError as error:
+        if error.name != library:
+            raise
+        raise ModuleNotFoundError(
+            f"to_dataframe(library={library!r}) needs it: pip install 'steinflow[{library}]'.", name=library
+        ) from error
+    names, values = columns_of(particles)
+    extra: dict[str, Any] = {} if weights is None else {"weight": np.asarray(weights, float)}
+    if num_chains > 1:
+        chain, draw = np.divmod(np.arange(len(values)), len(values) // num_chains)
+        extra = {"chain": chain, "draw": draw, **extra}
+    columns = dict(zip(names, values.T, strict=True))
+    for name, column in extra.items():
+        while name in columns:  # a parameter may be called so
+            name += "_"
+        columns[name] = column
+    return frames.DataFrame(columns)
 
 
 def named_arrays(tree) -> list[tuple[str, Any]]:

@@ -1,22 +1,19 @@
 """NumPyro models as targets: named sites, NumPyro's own transforms, prior draws, subsampled plates as minibatches."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro
 from numpyro import handlers
-from numpyro.distributions import Unit
-from numpyro.infer import init_to_sample
 from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
-from numpyro.primitives import Messenger
 
 from steinflow.targets.base import Target
 from steinflow.targets.batches import batch_indices
 from steinflow.targets.data import Data
+from steinflow.targets.numpyro_sites import Plate, Rows, Sites, Unobserve, inspect, start_value
 from steinflow.targets.observations import Labels, Observations
 from steinflow.typing import Array
 
@@ -25,9 +22,13 @@ def from_numpyro(model: Callable, *args, **kwargs) -> "NumPyroTarget":
     """Return a NumPyro model, with its data, as a target.
 
     Particles are dictionaries by site name, in the support of each site, with the deterministic sites beside them; runs
-    start from prior draws. A plate with `subsample_size` makes minibatches: every row once per epoch, the same rows for
-    all particles. `result.to_arviz()` has the likelihood and predictive draws of the observed sites, and plates as
-    names of axes; `numpyro.infer.Predictive(model, result.particles)` works as well.
+    start from prior draws, or near the middle of the support where a prior has none. A plate with `subsample_size`
+    makes minibatches: every row once per epoch, the same rows for all particles. Discrete sites that are marked
+    `infer={"enumerate": "parallel"}` are summed out by NumPyro, with `pip install 'steinflow[funsor]'`; such a model
+    reports no deterministic sites and no likelihoods, which would need values of the discrete ones.
+
+    `result.predictive(*args, **kwargs)` predicts for new arguments. `result.to_arviz()` has the likelihood and
+    predictive draws of the observed sites, and plates as names of axes.
 
     Args:
         model: a function of NumPyro primitives.
@@ -48,32 +49,13 @@ def from_numpyro(model: Callable, *args, **kwargs) -> "NumPyroTarget":
         result = sf.fit(sf.from_numpyro(model, y=jnp.array([1.2, 0.8, 2.0])), num_steps=300)
         ```
     """
-    arrays = jax.tree.map(lambda leaf: jnp.asarray(leaf) if _is_numeric(leaf) else leaf, (args, kwargs))
-    constant = _Constant(args, kwargs)
-    if not all(eqx.is_array(leaf) or _is_hashable(leaf) for leaf in jax.tree.leaves(arrays)):
-        return NumPyroTarget(model, constant, _inspect(model, constant))
-    try:
-        arguments = _Arguments(*arrays)
-        return NumPyroTarget(model, arguments, _inspect(model, arguments))
-    except jax.errors.JAXTypeError:  # the model needs values, not only shapes
-        return NumPyroTarget(model, constant, _inspect(model, constant))
 
+    def make(arguments):
+        found = []
+        eqx.filter_eval_shape(lambda given: found.append(inspect(model, given.args, given.kwargs)), arguments)
+        return NumPyroTarget(model, arguments, found[0])
 
-class Plate(NamedTuple):
-    """A plate that subsamples."""
-
-    name: str
-    size: int
-    subsample_size: int
-
-
-class Sites(NamedTuple):
-    """What a model consists of; hashable, so that it is part of what compiled code depends on."""
-
-    latent: tuple[str, ...]
-    observed: tuple[str, ...]
-    plates: tuple[Plate, ...]
-    dims: tuple[tuple[str, tuple[str | None, ...]], ...]
+    return _with_arguments(make, args, kwargs)
 
 
 class _Arguments(eqx.Module):
@@ -91,6 +73,18 @@ class _Constant:
         self.kwargs = kwargs
 
 
+def _with_arguments(function: Callable, args: tuple, kwargs: dict):
+    """Call a function with the arguments of a model, as constants if the model needs values and not only shapes."""
+    arrays = jax.tree.map(lambda leaf: jnp.asarray(leaf) if _is_numeric(leaf) else leaf, (args, kwargs))
+    constant = _Constant(args, kwargs)
+    if not all(eqx.is_array(leaf) or _is_hashable(leaf) for leaf in jax.tree.leaves(arrays)):
+        return function(constant)
+    try:
+        return function(_Arguments(*arrays))
+    except jax.errors.JAXTypeError:
+        return function(constant)
+
+
 class NumPyroTarget(Target):
     """A NumPyro model as a target; `from_numpyro` makes it."""
 
@@ -99,12 +93,18 @@ class NumPyroTarget(Target):
     sites: Sites = eqx.field(static=True)
 
     def log_density(self, params, batch=None):
-        energy = potential_energy(self._model(batch), self.arguments.args, self.arguments.kwargs, params)
+        model, enumerates = self._model(batch), bool(self.sites.enumerated)
+        if enumerates:
+            from numpyro.contrib.funsor import enum
+
+            model = enum(model, -self.sites.depth - 1)
+        energy = potential_energy(model, self.arguments.args, self.arguments.kwargs, params, enum=enumerates)
         return -jnp.asarray(energy)
 
     def constrain(self, params):
+        reports = not self.sites.enumerated
         return constrain_fn(
-            self._model(), self.arguments.args, self.arguments.kwargs, params, return_deterministic=True
+            self._model(), self.arguments.args, self.arguments.kwargs, params, return_deterministic=reports
         )
 
     def unconstrain(self, params):
@@ -118,7 +118,7 @@ class NumPyroTarget(Target):
         return unconstrain_fn(self._model(), self.arguments.args, self.arguments.kwargs, params)
 
     def sample_prior(self, key):
-        model = handlers.substitute(self._model(key=key), substitute_fn=init_to_sample)
+        model = handlers.substitute(self._model(key=key), substitute_fn=start_value)
         trace = handlers.trace(model).get_trace(*self.arguments.args, **self.arguments.kwargs)
         return {name: trace[name]["value"] for name in self.sites.latent}
 
@@ -130,19 +130,21 @@ class NumPyroTarget(Target):
     def observations(self) -> Observations:
         return NumPyroObservations(self)
 
-    def traced(self, params, *, key=None):
-        """Return the trace of the model on all rows at these latent values; a key draws the observed sites anew."""
-        model = self._model() if key is None else handlers.seed(_Unobserve(self._on_rows()), key)
-        model = handlers.substitute(model, data=params)
-        return handlers.trace(model).get_trace(*self.arguments.args, **self.arguments.kwargs)
+    def traced(self, params):
+        """Return the trace of the model on all rows at these latent values."""
+        return self._trace(handlers.substitute(self._model(), data=params), self.arguments)
+
+    def drawn(self, params, arguments, *, key):
+        """Return the trace of the model with these arguments, its observed sites drawn anew."""
+        model = handlers.seed(Unobserve(Rows(self.model)), key)
+        return self._trace(handlers.substitute(model, data=params), arguments)
+
+    def _trace(self, model, arguments):
+        return handlers.trace(model).get_trace(*arguments.args, **arguments.kwargs)
 
     def _model(self, batch=None, *, key=None):
         """The model on these rows, or all of them; the key serves what is random beside the latent sites."""
-        return handlers.seed(self._on_rows(batch), jax.random.key(0) if key is None else key)
-
-    def _on_rows(self, batch=None):
-        rows = batch or {plate.name: jnp.arange(plate.size) for plate in self.sites.plates}
-        return _Rows(self.model, rows) if rows else self.model
+        return handlers.seed(Rows(self.model, batch), jax.random.key(0) if key is None else key)
 
 
 class Plates(Data):
@@ -177,7 +179,7 @@ class NumPyroObservations(Observations):
     model: NumPyroTarget
 
     def observed(self):
-        trace = self.model.traced({})
+        trace = self.model.traced(self.model.sample_prior(jax.random.key(0)))
         return {name: trace[name]["value"] for name in self.model.sites.observed}
 
     @eqx.filter_jit
@@ -186,13 +188,26 @@ class NumPyroObservations(Observations):
             trace = self.model.traced(params)
             return {name: trace[name]["fn"].log_prob(trace[name]["value"]) for name in self.model.sites.observed}
 
-        return jax.vmap(one)(self._latent(particles))
+        return {} if self.model.sites.enumerated else jax.vmap(one)(self._latent(particles))
+
+    def predictive(self, particles, *args, key, **kwargs):
+        sites = self.model.sites
+        if not (args or kwargs):
+            return self._draw(particles, self.model.arguments, sites.observed, key)
+        # Deterministic sites of the particles are those of the old arguments.
+        names = sites.observed + sites.deterministic
+        return _with_arguments(lambda arguments: self._draw(particles, arguments, names, key), args, kwargs)
 
     @eqx.filter_jit
-    def predictive(self, particles, *, key):
+    def _draw(self, particles, arguments, names: Iterable[str], key):
         def one(params, key):
-            trace = self.model.traced(params, key=key)
-            return {name: trace[name]["value"] for name in self.model.sites.observed}
+            trace = self.model.drawn(params, arguments, key=key)
+            if missing := [name for name in names if name not in trace]:
+                raise ValueError(
+                    f"With these arguments the model does not come to {missing}. Let it sample them without "
+                    "observations too: numpyro.sample(name, fn, obs=None)."
+                )
+            return {name: trace[name]["value"] for name in names}
 
         particles = self._latent(particles)
         keys = jax.random.split(key, len(jax.tree.leaves(particles)[0]))
@@ -203,106 +218,6 @@ class NumPyroObservations(Observations):
 
     def _latent(self, particles) -> dict[str, Array]:
         return {name: jnp.asarray(particles[name]) for name in self.model.sites.latent}
-
-
-class _Rows(Messenger):
-    """Say which rows a subsampled plate sees: those given, or all, in which case the plate is put on record."""
-
-    def __init__(self, model, rows=None):
-        super().__init__(model)
-        self.rows = rows
-        self.plates: list[Plate] = []
-
-    def process_message(self, msg):
-        if msg["type"] != "plate":
-            return
-        size, subsample_size = msg["args"]
-        if self.rows is None and subsample_size not in (None, size):
-            self.plates.append(Plate(msg["name"], size, subsample_size))
-            msg["value"] = jnp.arange(size)
-        elif self.rows is not None and msg["name"] in self.rows:
-            msg["value"] = self.rows[msg["name"]]
-        else:
-            return
-        msg["args"] = (size, len(msg["value"]))
-
-
-class _Unobserve(Messenger):
-    """Draw the observed sites anew."""
-
-    def process_message(self, msg):
-        if msg["type"] == "sample" and msg["is_observed"] and not isinstance(msg["fn"], Unit):
-            msg["value"], msg["is_observed"] = None, False
-
-
-def _inspect(model, arguments) -> Sites:
-    """Trace the model once, on shapes alone, and refuse what has no density on R^d."""
-    found = []
-
-    def trace(args, kwargs):
-        seeded = handlers.seed(model, jax.random.key(0))
-        rows = _Rows(handlers.substitute(seeded, substitute_fn=init_to_sample))  # flat priors cannot be drawn from
-        with numpyro.validation_enabled(False):
-            sites = handlers.trace(rows).get_trace(*args, **kwargs)
-        found.append(_classify(sites, rows.plates))
-        return 0
-
-    if isinstance(arguments, _Constant):
-        jax.eval_shape(lambda: trace(arguments.args, arguments.kwargs))
-    else:
-        eqx.filter_eval_shape(trace, arguments.args, arguments.kwargs)
-    return found[0]
-
-
-def _classify(trace, plates) -> Sites:
-    subsampled = {plate.name for plate in plates}
-    latent, observed, dims = [], [], {}
-    for name, site in trace.items():
-        if site["type"] == "param":
-            raise ValueError(
-                f"The model has a parameter without a prior: numpyro.param({name!r}). Give it one with numpyro.sample; "
-                "dist.ImproperUniform(support, (), event_shape) is a flat one."
-            )
-        if site["type"] == "deterministic" or (site["type"] == "sample" and not isinstance(site["fn"], Unit)):
-            dims[name] = _dims(site)
-        if site["type"] != "sample":
-            continue
-        if site["is_observed"]:
-            if not isinstance(site["fn"], Unit):
-                observed.append(name)
-            continue
-        if site["fn"].support.is_discrete:
-            raise ValueError(
-                f"The latent site {name!r} is discrete, and SVGD needs gradients. Sum it out, for instance with "
-                "dist.MixtureSameFamily, or with numpyro.factor and jax.nn.logsumexp over its values."
-            )
-        inside = subsampled & {frame.name for frame in site["cond_indep_stack"]}
-        if inside:
-            raise ValueError(
-                f"The latent site {name!r} has one value per row of the subsampled plate {min(inside)!r}: "
-                "a minibatch would leave the other rows without any. Remove subsample_size from that plate."
-            )
-        latent.append(name)
-    if not latent:
-        raise ValueError(
-            "The model has no latent sites: there is nothing to infer. Leave obs=... away from what is unknown."
-        )
-    return Sites(tuple(latent), tuple(observed), tuple(plates), tuple(dims.items()))
-
-
-def _dims(site) -> tuple[str | None, ...]:
-    """The plate behind every axis of a site; NumPyro's own `infer={"event_dims": [...]}` names the others."""
-    shape = np.shape(site["value"])
-    event = site["fn"].event_dim if site["type"] == "sample" else 0
-    names: list[str | None] = [None] * len(shape)
-    for frame in site["cond_indep_stack"]:
-        axis = len(shape) - event + frame.dim
-        if 0 <= axis < len(shape) and shape[axis] == frame.size:
-            names[axis] = frame.name
-    named = (site.get("infer") or {}).get("event_dims", ())
-    if event and len(named) == event:
-        names[len(shape) - event :] = named
-    return tuple(names)
 
 
 def _is_numeric(leaf) -> bool:

@@ -28,8 +28,15 @@ class Observations(eqx.Module):
         """Return the log likelihood of every observation under every particle, by name; {} where it is unknown."""
         return {}
 
-    def predictive(self, particles: Params, *, key: PRNGKeyArray) -> Mapping[str, Array]:
-        """Return one new data set for every particle, by name, from the posterior predictive; {} if it is unknown."""
+    def predictive(self, particles: Params, *args, key: PRNGKeyArray, **kwargs) -> Mapping[str, Array]:
+        """Return one new data set for every particle, by name, from the posterior predictive; {} if it is unknown.
+
+        Args:
+            particles: in the user's space, with a leading axis.
+            args: the arguments of the model to predict for; none stands for those that it was fitted with.
+            key: a JAX key.
+            kwargs: the same, by name.
+        """
         return {}
 
     def labels(self) -> Labels:

@@ -1,10 +1,10 @@
 """PyMC models as targets: PyMC's own transforms and draws, its log density compiled by JAX."""
 
 import contextlib
-import logging
 import os
 import warnings
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -25,7 +25,8 @@ def from_pymc(model: "pymc.Model") -> "PyMCTarget":
     Particles are dictionaries by variable name, as PyMC's users know them (a positive sigma, not its logarithm), with
     the deterministics beside them; runs start from prior draws. `result.to_arviz()` has the likelihood and predictive
     draws of the observed variables, with the model's coordinates and dimensions. The data are those that the model has
-    now: after `pm.set_data` call this again.
+    now: after `pm.set_data` call this again. `result.predictive(X=X_new)` predicts for other values of the model's
+    `pm.Data`, which stay as they are.
 
     JAX computes in 32 bits unless told otherwise, PyMC in 64: `jax.config.update("jax_enable_x64", True)` before
     anything else makes them agree. Needs `pip install 'steinflow[pymc]'`.
@@ -112,8 +113,10 @@ class PyMCObservations(Observations):
 
         return jax.vmap(one)({name: jnp.asarray(particles[name]) for name in graphs.free})
 
-    def predictive(self, particles, *, key):
-        return self.model.graphs.draw_predictive(particles, int(jax.random.bits(key) >> 1))
+    def predictive(self, particles, *args, key, **kwargs):
+        if args:
+            raise TypeError("A PyMC model has no arguments but its pm.Data, by name: result.predictive(X=X_new).")
+        return self.model.graphs.draw_predictive(particles, kwargs, int(jax.random.bits(key) >> 1))
 
     def labels(self):
         return Labels(self.model.graphs.dims, self.model.graphs.coords)
@@ -152,35 +155,59 @@ class _Graphs:
             for name, like in self.prior_shapes.items()
         }
 
-    def draw_predictive(self, particles, seed: int):
-        """Draw the observed variables once for every particle."""
+    def draw_predictive(self, particles, data: Mapping[str, Any], seed: int) -> Mapping[str, Any]:
+        """Draw the observed variables once for every particle; with new data, which the deterministics follow, too."""
         import pymc as pm
-        import xarray
 
-        if not self.observed_names:
+        drawn = [*self.model.observed_RVs, *(self.model.deterministics if data else ())]
+        if not drawn:
             return {}
-        values = {name: np.asarray(particles[name], self.model[name].dtype)[None] for name in self.free}
-        # PyMC draws a variable anew whose coordinates are not those of the model.
-        posterior = xarray.Dataset(
-            {name: (("chain", "draw", *(f"{name}_{k}" for k in range(x.ndim - 2))), x) for name, x in values.items()},
-            self.coords,
-        )
-        logger = logging.getLogger("pymc.sampling.forward")
-        level = logger.level
-        logger.setLevel(logging.WARNING)  # it announces every call
-        try:
-            draws = pm.sample_posterior_predictive(
-                posterior,
-                model=self.model,
-                var_names=list(self.observed_names),
-                random_seed=seed,
-                progressbar=False,
-                return_inferencedata=False,
-                compile_kwargs={"mode": "FAST_COMPILE"},
-            )
-        finally:
-            logger.setLevel(level)
-        return {name: draws[name][0] for name in self.observed_names}
+        with _holding(self.model, data):
+            # Not pm.sample_posterior_predictive: it draws a free variable anew whose prior depends on a pm.Data.
+            inputs, outputs = _given_free_variables(self.model, drawn)
+            draw = pm.compile(inputs, outputs, random_seed=seed, mode="FAST_COMPILE", on_unused_input="ignore")
+            values = [np.asarray(particles[name], self.model[name].dtype) for name in self.free]
+            try:
+                rows = [draw(*particle) for particle in zip(*values, strict=True)]
+            except ValueError as error:
+                if data:
+                    error.add_note(
+                        "Give the likelihood the shape of its mean, so that it follows new data: "
+                        "pm.Normal('y', mean, sigma, observed=y, shape=mean.shape)."
+                    )
+                raise
+        return {
+            variable.name: np.stack(column) for variable, column in zip(drawn, zip(*rows, strict=True), strict=True)
+        }
+
+
+@contextlib.contextmanager
+def _holding(model, data: Mapping[str, Any]):
+    """Let a model hold other data for a while; axes whose length changes are numbered."""
+    import pymc as pm
+    from pymc.exceptions import ShapeWarning
+
+    known = [variable.name for variable in model.data_vars]
+    if unknown := sorted(set(data) - set(known)):
+        raise ValueError(f"The model has no pm.Data named {unknown}; it has {known}.")
+
+    def hold(values, coords):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ShapeWarning)  # variables that share an axis change in turn
+            pm.set_data(values, model, coords=coords)
+
+    old = {name: model[name].get_value() for name in data}
+    axes = {name: model.named_vars_to_dims.get(name) or () for name in data}
+    lengths = {
+        axis: length for name, own in axes.items() for axis, length in zip(own, np.shape(data[name]), strict=False)
+    }
+    named = {axis: model.coords[axis] for axis in lengths if model.coords.get(axis) is not None}
+    changed = {axis: range(lengths[axis]) for axis, positions in named.items() if len(positions) != lengths[axis]}
+    try:
+        hold(dict(data), changed)
+        yield
+    finally:
+        hold(old, {axis: named[axis] for axis in changed})
 
 
 def _jaxified(inputs, outputs):
@@ -199,12 +226,18 @@ def _jaxified(inputs, outputs):
 
 def _way_to_values(model):
     """Inputs and outputs of the graph from the user's values of the free variables to unconstrained ones."""
+    transforms = ((rv, model.rvs_to_transforms[rv]) for rv in model.free_RVs)
+    return _given_free_variables(
+        model, [rv if way is None else way.forward(rv, *rv.owner.inputs) for rv, way in transforms]
+    )
+
+
+def _given_free_variables(model, outputs):
+    """Inputs and outputs of the graph from the user's values of the free variables to these outputs."""
     from pytensor.graph.replace import clone_replace
 
     users = {rv: rv.type() for rv in model.free_RVs}
-    transforms = ((rv, model.rvs_to_transforms[rv]) for rv in model.free_RVs)
-    forward = [rv if way is None else way.forward(rv, *rv.owner.inputs) for rv, way in transforms]
-    return list(users.values()), clone_replace(forward, replace=users)
+    return list(users.values()), clone_replace(outputs, replace=users)
 
 
 def _prior_sampler(model):

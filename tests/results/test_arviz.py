@@ -3,6 +3,7 @@
 import dataclasses
 from importlib import metadata
 
+import jax
 import jax.numpy as jnp
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -115,13 +116,41 @@ def test_leave_one_out_and_comparison(data):
     assert len(az.compare({"one": data, "other": data})) == 2
 
 
+def test_diagnostics_of_chains(data):
+    import arviz as az
+
+    table = az.summary(data, kind="diagnostics", round_to="none")
+    assert 0.99 < table["r_hat"]["x"] < 1.02
+    assert 120 < table["ess_bulk"]["x"] < 300  # of 200 independent draws
+
+
+# Where the two versions call the same plot by different names, that of ArviZ 1 comes first.
 @last_of_its_kind
-@pytest.mark.parametrize("name", ["plot_trace", "plot_forest"])
-def test_plots(data, name):
+@pytest.mark.parametrize(
+    "names",
+    [("plot_trace",), ("plot_forest",), ("plot_rank",), ("plot_autocorr",), ("plot_dist", "plot_posterior")],
+    ids=lambda names: names[0],
+)
+def test_plots(data, names):
     import arviz as az
 
     with mpl.rc_context({"backend": "agg"}):
-        getattr(az, name)(data)
+        getattr(az, names[0] if ARVIZ_1 else names[-1])(data)
+        assert plt.get_fignums()
+        plt.close("all")
+
+
+@last_of_its_kind
+def test_predictive_checks():
+    import arviz as az
+
+    rng = np.random.default_rng(0)
+    model = sf.models.LinearRegression(rng.normal(size=(12, 1)), rng.normal(size=12))
+    particles = jax.vmap(model.sample_prior)(jax.random.split(jax.random.key(0), 100))
+    data = result_at(particles, model).to_arviz()
+    with mpl.rc_context({"backend": "agg"}):
+        (az.plot_ppc_dist if ARVIZ_1 else az.plot_ppc)(data)
+        assert plt.get_fignums()
         plt.close("all")
 
 

@@ -1,3 +1,5 @@
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -61,3 +63,19 @@ EXTREME_NUMBERS = {12345678.0: "1.235e+07", 0.0000123456: "1.235e-05", float("na
 @pytest.mark.parametrize(("value", "text"), {**NUMBERS, **EXTREME_NUMBERS}.items())
 def test_numbers(value, text):
     assert number(value) == text
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_dataframe(library):
+    pytest.importorskip(library)
+    particles = {"b": jnp.arange(6.0), "w": jnp.arange(12.0).reshape(6, 2), "weight": jnp.ones(6)}
+    result = result_at(particles, lambda p: -0.5 * (p["b"] ** 2 + jnp.sum(p["w"] ** 2)))
+    table = result.to_dataframe(library=library)
+    assert type(table).__module__.startswith(library)
+    assert list(table.columns) == ["b", "w[0]", "w[1]", "weight"]
+    np.testing.assert_array_equal(table["w[1]"], particles["w"][:, 1])
+    weights = jnp.array([0.5, 0, 0, 0, 0, 0.5])
+    table = dataclasses.replace(result, weights=weights, num_chains=2).to_dataframe(library=library)
+    np.testing.assert_array_equal(table["weight_"], weights)  # a parameter has the name already
+    np.testing.assert_array_equal(table["chain"], [0, 0, 0, 1, 1, 1])
+    np.testing.assert_array_equal(table["draw"], [0, 1, 2, 0, 1, 2])

@@ -1,5 +1,7 @@
 """NumPyro models: the posteriors of long NUTS runs of NumPyro, minibatches, predictions, names, and what is refused."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -8,7 +10,9 @@ import numpyro
 import numpyro.distributions as dist
 import pytest
 import references
+from numpyro import handlers
 from numpyro.infer import Predictive
+from numpyro.infer.reparam import LocScaleReparam
 from references import EFFECTS, ERRORS, eight_schools, logistic, logistic_data
 
 import steinflow as sf
@@ -140,10 +144,134 @@ def test_models_may_look_at_values():
     assert result.particles["m"].shape == (5, 2)
 
 
+@pytest.mark.parametrize(
+    "prior",
+    [
+        dist.TruncatedDistribution(dist.StudentT(3, 0, 1), low=0),
+        dist.ImproperUniform(dist.constraints.positive, (), ()),
+    ],
+    ids=["truncated Student t", "improper uniform"],
+)
+def test_priors_that_cannot_be_drawn_from(prior):
+    def model(y):
+        sd = numpyro.sample("sd", prior)
+        numpyro.sample("y", dist.Normal(0, sd), obs=y)
+
+    y = np.array([-1.0, 1.0, 2.0])
+    target = sf.from_numpyro(model, y)
+    result = sf.fit(target, QUICK, num_particles=5, num_steps=5, progress=False)
+    assert np.all(result.particles["sd"] > 0)
+    np.testing.assert_array_equal(result.to_arviz()["observed_data"]["y"], y)  # the prior is not drawn from here either
+
+
+def test_masked_rows_do_not_count():
+    def model(y, use):
+        mean = numpyro.sample("mean", dist.Normal(0, 1))
+        with numpyro.plate("row", len(y)), handlers.mask(mask=use):
+            numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+
+    use = np.array([True, False, True])
+    y = np.array([1.0, 50.0, 2.0])
+    masked, rest = sf.from_numpyro(model, y, use), sf.from_numpyro(model, y[use], use[use])
+    params = {"mean": jnp.array(0.3)}
+    np.testing.assert_allclose(masked.log_density(params), rest.log_density(params), rtol=1e-6)
+    values = masked.observations.log_likelihoods({"mean": np.array([0.3])})["y"]
+    np.testing.assert_allclose(values, [[-0.5 * 0.7**2 - 0.9189385, 0, -0.5 * 1.7**2 - 0.9189385]], rtol=1e-5)
+
+
+def test_reparametrised_models(schools):
+    """Centred and made non-centred by a handler: the density of the one that was written so."""
+
+    def centred(errors, effects=None):
+        mu = numpyro.sample("mu", dist.Normal(0, 5))
+        tau = numpyro.sample("tau", dist.HalfCauchy(5))
+        with numpyro.plate("school", len(errors)):
+            theta = numpyro.sample("theta", dist.Normal(mu, tau))
+            numpyro.sample("effect", dist.Normal(theta, errors), obs=effects)
+
+    written, _ = schools
+    model = handlers.reparam(centred, config={"theta": LocScaleReparam(centered=0)})
+    target = sf.from_numpyro(model, ERRORS, EFFECTS)
+    params = {"mu": jnp.array(1.0), "tau": jnp.log(2.0), "z": jnp.arange(8.0) / 8}
+    same = {"mu": params["mu"], "tau": params["tau"], "theta_decentered": params["z"]}
+    np.testing.assert_allclose(target.log_density(same), written.log_density(params), rtol=1e-6)
+    np.testing.assert_allclose(target.constrain(same)["theta"], 1 + 2 * params["z"], rtol=1e-6)
+    with pytest.raises(ValueError, match=r"LocScaleReparam\(centered=0\)"):
+        sf.from_numpyro(handlers.reparam(centred, config={"theta": LocScaleReparam()}), ERRORS, EFFECTS)
+
+
+def test_enumerated_sites_are_summed_out():
+    pytest.importorskip("funsor")
+
+    def mixture(y=None):
+        share = numpyro.sample("share", dist.Beta(2, 2))
+        with numpyro.plate("row", 3):
+            z = numpyro.sample("z", dist.Bernoulli(share), infer={"enumerate": "parallel"})
+            numpyro.sample("y", dist.Normal(3.0 * z, 1), obs=y)
+
+    y = np.array([0.1, 2.8, 1.6], np.float32)
+    target = sf.from_numpyro(mixture, y)
+    share = 0.3
+    normals = dist.Normal(jnp.array([0.0, 3.0]), 1).log_prob(y[:, None])
+    expected = dist.Beta(2, 2).log_prob(share) + jax.nn.logsumexp(normals + jnp.log(jnp.array([0.7, 0.3])), 1).sum()
+    jacobian = np.log(share * (1 - share))
+    value = eqx.filter_jit(target.log_density)({"share": jnp.log(share / (1 - share))})
+    np.testing.assert_allclose(value, expected + jacobian, rtol=1e-5)
+    result = sf.fit(target, QUICK, num_particles=5, num_steps=5, progress=False)
+    assert set(result.particles) == {"share"}
+    data = result.to_arviz()
+    assert "log_likelihood" not in data  # it would need values of z
+    assert data["posterior_predictive"]["y"].shape == (1, 5, 3)
+
+
+def test_predictions_for_new_arguments():
+    X, y = logistic_data()
+
+    def model(X, y=None, batch_size=None):
+        w = numpyro.sample("w", dist.Normal(0, 1).expand([3]).to_event(1))
+        with numpyro.plate("row", len(X), subsample_size=batch_size) as rows:
+            mean = numpyro.deterministic("mean", X[rows] @ w)
+            numpyro.sample("y", dist.Normal(mean, 0.1), obs=None if y is None else y[rows])
+
+    result = sf.fit(sf.from_numpyro(model, X, y, batch_size=100), QUICK, num_particles=4, num_steps=2, progress=False)
+    new = np.eye(3, dtype=np.float32)
+    predicted = result.predictive(new)
+    np.testing.assert_allclose(predicted["mean"], result.particles["w"], rtol=1e-6)
+    assert 0 < np.abs(predicted["y"] - predicted["mean"]).max() < 0.5
+    assert result.predictive()["y"].shape == (4, 300)
+    assert result.predictive(X[:6], batch_size=2, key=1)["y"].shape == (4, 6)  # every row of the plate
+    first = jnp.array([1.0, 0, 0, 0])
+    repeated = dataclasses.replace(result, weights=first).predictive(new)
+    np.testing.assert_allclose(repeated["mean"], np.repeat(result.particles["w"][:1], 4, 0), rtol=1e-6)
+    with pytest.raises(ValueError, match=r"result\.predictive\(target=target\)"):
+        dataclasses.replace(result, target=None).predictive(new)
+
+    def only_if_observed(y=None):
+        mean = numpyro.sample("mean", dist.Normal(0, 1))
+        if y is not None:
+            numpyro.sample("y", dist.Normal(mean, 1), obs=y)
+
+    target = sf.from_numpyro(only_if_observed, y)
+    with pytest.raises(ValueError, match=r"does not come to \['y'\].*obs=None"):
+        target.observations.predictive({"mean": np.zeros(2)}, None, key=jax.random.key(0))
+
+
 def test_refusals():
     def discrete(y):
         z = numpyro.sample("z", dist.Bernoulli(0.5))
         numpyro.sample("y", dist.Normal(z, 1), obs=y)
+
+    def endless(y):
+        z = numpyro.sample("z", dist.Poisson(2.0), infer={"enumerate": "parallel"})
+        numpyro.sample("y", dist.Normal(z, 1), obs=y)
+
+    def point(y):
+        z = numpyro.sample("z", dist.Delta(1.0))
+        numpyro.sample("y", dist.Normal(z, 1), obs=y)
+
+    def partly_observed(y):
+        m = numpyro.sample("m", dist.Normal(0, 1))
+        numpyro.sample("y", dist.Normal(m, 1).expand([10]), obs=y, obs_mask=jnp.arange(10) < 5)
 
     def local(y):
         with numpyro.plate("row", 10, subsample_size=5) as rows:
@@ -154,8 +282,13 @@ def test_refusals():
         numpyro.sample("y", dist.Normal(numpyro.param("m", 0.0), 1), obs=y)
 
     y = np.zeros(10)
-    with pytest.raises(ValueError, match=r"'z' is discrete.*Sum it out"):
-        sf.from_numpyro(discrete, y)
+    for model in (discrete, endless):
+        with pytest.raises(ValueError, match=r"'z' is discrete.*Sum it out.*'enumerate': 'parallel'"):
+            sf.from_numpyro(model, y)
+    with pytest.raises(ValueError, match=r"numpyro\.deterministic\('z', value\)"):
+        sf.from_numpyro(point, y)
+    with pytest.raises(ValueError, match=r"obs_mask of 'y'.*as a site of their own"):
+        sf.from_numpyro(partly_observed, y)
     with pytest.raises(ValueError, match=r"subsampled plate 'row'.*Remove subsample_size"):
         sf.from_numpyro(local, y)
     with pytest.raises(ValueError, match="without a prior"):
