@@ -27,6 +27,7 @@ class Trajectory(eqx.Module):
     pulls: Array
     products: Array
     states: Array  # of some steps, in the particles' own coordinates; the last row is a scrap
+    state_pulls: Array  # there, in the coordinates of the frame
     log_densities: Array  # there
     times: Array  # which steps these are
 
@@ -38,7 +39,7 @@ class Trajectory(eqx.Module):
         zeros = jnp.zeros_like(particles)
         states = jnp.zeros((num_states + 1, num_particles, dim), particles.dtype)
         times = jnp.zeros(num_states + 1, jnp.int32)
-        return cls(frame, jnp.zeros((), jnp.int32), zeros, zeros, zeros, zeros, states, states[..., 0], times)
+        return cls(frame, jnp.zeros((), jnp.int32), zeros, zeros, zeros, zeros, states, states, states[..., 0], times)
 
     def add(
         self, particles: Particles, log_densities: Array, pulls: Array, frame: Frame, *, remembering: Array
@@ -65,6 +66,7 @@ class Trajectory(eqx.Module):
             pulls=plus(self.pulls, pulls),
             products=plus(self.products, u * pulls),
             states=self.states.at[slot].set(particles),
+            state_pulls=self.state_pulls.at[slot].set(pulls),
             log_densities=self.log_densities.at[slot].set(log_densities),
             times=self.times.at[slot].set(self.count),
         )
@@ -106,5 +108,6 @@ class Trajectory(eqx.Module):
             jax.tree.map(lambda leaf: np.asarray(leaf, float), self.frame),
             *(np.asarray(total, float) / count for total in sums),
             states=np.asarray(self.states)[in_time],
+            state_pulls=np.asarray(self.state_pulls, float)[in_time],
             log_densities=np.asarray(self.log_densities, float)[in_time],
         )

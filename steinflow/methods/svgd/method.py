@@ -28,6 +28,7 @@ from steinflow.methods.svgd.arrival import has_arrived, homes, shortened
 from steinflow.methods.svgd.exploration import Exploration, Microcanonical
 from steinflow.methods.svgd.metrics import Cloud, Euclidean, Metric
 from steinflow.methods.svgd.phases import Journey, Phase
+from steinflow.methods.svgd.recollection import Recollection
 from steinflow.methods.svgd.settling import settled
 from steinflow.methods.svgd.steps import Adaptive, DecayingAdam, StepRule, adagrad, as_step_rule
 from steinflow.stein.approximations import Approximation, RandomFeatures
@@ -160,15 +161,22 @@ class SVGD(Method):
         return self.approximation.direction(u, s, self.kernel, key=key)
 
     def settle(self, target, state):
-        if state.journey is None or not (state.journey.warm and int(state.journey.memory.count)):
+        recalled = _recalled(state)
+        if recalled is None:
             return Settled(state)
-        recalled = state.journey.memory.recalled()
         particles = jnp.asarray(settled(target, np.asarray(state.particles), recalled), state.particles.dtype)
         end = dataclasses.replace(state, particles=particles)
         return Settled(end, {"trajectory": recalled.findings}, recalled.states)
 
     def done(self, state):
-        return state.journey is not None and bool(state.journey.warm) and state.journey.memory.recalled().enough
+        recalled = _recalled(state)
+        return recalled is not None and recalled.enough
 
     def draws(self, target, state, *, key):
         return Draws(state.particles)
+
+
+def _recalled(state: SVGDState) -> Recollection | None:
+    """Return what the particles remember of their way, if anything."""
+    journey = state.journey
+    return None if journey is None or not (journey.warm and journey.memory.count) else journey.memory.recalled()

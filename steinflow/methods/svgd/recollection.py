@@ -63,6 +63,7 @@ class Recollection:
         pulls: that of g.
         products: that of u g.
         states: some of the states, in the particles' own coordinates and in the order of time, shape (m, n, d).
+        state_pulls: the pulls there, in the coordinates of the frame.
         log_densities: there.
         lost: how many chains do not count.
     """
@@ -74,16 +75,18 @@ class Recollection:
     pulls: np.ndarray
     products: np.ndarray
     states: np.ndarray
+    state_pulls: np.ndarray
     log_densities: np.ndarray
     lost: int = 0
 
     @classmethod
-    def of(cls, count, frame, points, squares, pulls, products, states, log_densities) -> "Recollection":
+    def of(cls, count, frame, points, squares, pulls, products, states, state_pulls, log_densities) -> "Recollection":
         """Return it without the chains that are lost."""
         home = ~lost_chains(np.mean(log_densities, axis=0), squares - points**2)
         points, squares, pulls, products = (each[home] for each in (points, squares, pulls, products))
-        states, log_densities = states[:, home], log_densities[:, home]
-        return cls(count, frame, points, squares, pulls, products, states, log_densities, int(np.sum(~home)))
+        states, state_pulls, log_densities = (each[:, home] for each in (states, state_pulls, log_densities))
+        lost = int(np.sum(~home))
+        return cls(count, frame, points, squares, pulls, products, states, state_pulls, log_densities, lost)
 
     @property
     def enough(self) -> bool:
@@ -110,6 +113,24 @@ class Recollection:
         variance = np.maximum(variance, np.finfo(np.float32).tiny)
         sd = np.sqrt(variance)
         return Moments(mean, sd, mean_error / sd, 0.5 * variance_error / variance)
+
+    def correlations(self) -> np.ndarray:
+        """Return those of the states, in a frame in which M = I, with control variates as for the moments.
+
+        On a Gaussian, uu' + (ug' + gu') / 2 is a constant.
+        """
+        dim = self.points.shape[1]
+        u, g = (each.reshape(-1, dim) for each in (self.frame.points(self.states), self.state_pulls))
+        u, g = u - np.mean(u, axis=0), g - np.mean(g, axis=0)
+        squares, control = u**2, u * g + 1
+        squares, control = squares - np.mean(squares, axis=0), control - np.mean(control, axis=0)
+        shared = np.sum(squares * control)
+        slope = shared / max(np.sum(control**2), 1e-30)
+        explained = slope * shared / max(np.sum(squares**2), 1e-30)
+        cross = u.T @ g / len(u)
+        covariance = u.T @ u / len(u) - explained * slope * (0.5 * (cross + cross.T) + np.eye(dim))
+        sds = np.sqrt(np.maximum(np.diag(covariance), 1e-30))
+        return covariance / sds[:, None] / sds
 
     def pull(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the average pull in every coordinate, zero under the target, and its standard error."""

@@ -10,7 +10,8 @@ steps make the particles stand for all of those, each for what the one before le
    Like the Stein direction it pulls the particles together and pushes them apart, and makes the sample even; unlike it,
    it needs no gradients and knows no n <= d.
 2. **Shapes**: every coordinate takes on the quantiles of the states, particle by particle in their order.
-3. **Moments**: mean and covariance become those of the whole trajectory, more precise than those of the states.
+3. **Moments**: mean and covariance become those of the whole trajectory, more precise than those of the states; where
+   there are no more particles than dimensions, mean and sds.
 4. **What the user sees**: the user's own parameters, constrained and derived ones included, are functions of the
    particles. The shortest move that gives all of them the mean and the sd of the states is Gauss-Newton's, a few times.
 
@@ -46,12 +47,14 @@ def settled(target: FlatTarget, particles: np.ndarray, recalled: Recollection) -
     if modes is None:
         states, moments = frame.points(recalled.states.reshape(-1, dim)), recalled.moments()
         points = frame.points(particles)
+        correlations = recalled.correlations() if num_particles > dim else None
     else:
         states = modes.evenly()
         points, moments = states[even_sample(len(states), num_particles)][:num_particles], Moments.of(states)
+        correlations = np.corrcoef(states, rowvar=False).reshape(dim, dim) if num_particles > dim else None
+    states = matched(states, moments, correlations)
     if num_particles <= _MANY:
         points = np.asarray(support_points(points.astype(np.float32), states.astype(np.float32)), float)
-    correlations = np.corrcoef(states, rowvar=False).reshape(dim, dim) if num_particles > dim else np.eye(dim)
     points = matched(shaped(points, states), moments, correlations)
     found = frame.center + frame.moves(as_seen(target, recalled, points, moments, states))
     # Where nothing moved, or everything overflowed, there is nothing to represent.
@@ -81,10 +84,10 @@ def shaped(points: np.ndarray, states: np.ndarray) -> np.ndarray:
     return np.take_along_axis(quantiles, ranks, axis=0)
 
 
-def matched(points: np.ndarray, moments: Moments, correlations: np.ndarray) -> np.ndarray:
-    """Return the points with this mean, these sds and these correlations; no more points than dimensions: sds alone."""
+def matched(points: np.ndarray, moments: Moments, correlations: np.ndarray | None) -> np.ndarray:
+    """Return the points with this mean and these sds, and these correlations if there are any."""
     deviations = points - np.mean(points, axis=0)
-    if len(points) <= len(correlations):
+    if correlations is None:
         return moments.mean + deviations * (moments.sd / np.maximum(np.std(points, axis=0), 1e-30))
     root, inverse_root = _roots(moments.sd[:, None] * correlations * moments.sd)
     white = deviations @ inverse_root
@@ -98,11 +101,8 @@ def as_seen(
 ) -> np.ndarray:
     """Return the points, moved by as little as gives the user's parameters the mean and sd of those at the states.
 
-    The states are taken with the moments of the trajectory, and the points keep these in their own coordinates.
+    In their own coordinates the points keep the moments of the trajectory.
     """
-    states = moments.mean + (states - np.mean(states, axis=0)) * (
-        moments.sd / np.maximum(np.std(states, axis=0), 1e-30)
-    )
     frame, dtype = recalled.frame, recalled.states.dtype
     places = jnp.asarray(frame.center + frame.moves(states), dtype)
     seen = np.asarray(_seen(target, places), float)

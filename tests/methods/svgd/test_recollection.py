@@ -29,6 +29,23 @@ def test_control_variates_are_exact_on_gaussians(gaussian):
     assert np.all(rough.moments().mean_error < rough.moments(controlled=False).mean_error)
 
 
+def test_correlations_are_exact_on_gaussians(gaussian):
+    """In the true coordinates nothing is correlated, whatever 2,000 states say; without scores these are believed."""
+    states, scores, mean, covariance = gaussian
+    frame = frame_around(mean, covariance)
+    np.testing.assert_allclose(remembered(states, scores, frame).recalled().correlations(), np.eye(DIM), atol=1e-4)
+    silent = remembered(states, jnp.zeros_like(scores), frame).recalled()
+    rows = np.asarray(frame.points(states.reshape(-1, DIM)), float)
+    np.testing.assert_allclose(silent.correlations(), np.corrcoef(rows, rowvar=False), atol=1e-4)
+    root = np.linalg.cholesky(np.array([[1, 0.1, 0.0], [0.1, 1, 0.2], [0.0, 0.2, 1]]))
+    near = frame_around(mean, covariance)
+    tilted = (states - mean) @ near.inverse.T @ root.T.astype(np.float32)  # correlated in the coordinates of the walk
+    found = remembered(mean + tilted @ near.factor.T, -tilted @ np.linalg.inv(root @ root.T) @ near.inverse, near)
+    plain = np.corrcoef(np.asarray(tilted, float).reshape(-1, DIM), rowvar=False)
+    error = np.abs(found.recalled().correlations() - root @ root.T).max()
+    assert error < 0.5 * np.abs(plain - root @ root.T).max()
+
+
 def test_mixing_is_r_hat(gaussian):
     states, scores, mean, covariance = gaussian
     frame = frame_around(mean, covariance)
