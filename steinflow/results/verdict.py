@@ -51,7 +51,7 @@ _DRAWS_DOUBTFUL, _DRAWS_BAD = 2.0, 10.0  # that many times fewer
 _HEAVY_TAILED, _SHORT_RADIUS = 0.72, 0.65  # growth of -t'u with |u|^2 relative to a Gaussian; its covariance over 2d
 _FAR_OUT = 7.0  # sds
 _MIXING_DOUBTFUL, _MIXING_BAD = 1.2, 1.4  # R-hat; up to 1.17 where answers are right
-_SD_DOUBTFUL, _SD_BAD = 0.05, 0.25  # standard error of an sd, as a part of it
+_SD_DOUBTFUL, _SD_BAD = 0.033, 0.25  # standard error of an sd, as a part of it: three are 10%
 _SEPARATED = 5.0  # distance of two groups in units of their own sds: 2.7 for a Gaussian cut in two, 3.5 for a uniform
 _MASS_DOUBTFUL, _MASS_BAD = 0.1, 0.25  # share of the particles in a group against its share of the mass
 

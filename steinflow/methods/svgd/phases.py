@@ -1,9 +1,9 @@
 """The phases of a run: particles arrive, warm up, and then remember what they see.
 
 The Stein flow arrives, until the cloud stands in the mass or 30% of the steps are made. Then the particles explore. At
-first they warm up: their step and their metric adapt, and nothing counts. After a tenth, two tenths and four tenths of
-the steps they ask whether the chains have seen about the same by then, in the second half of the time so far; if so, or
-the third time in any case, the warm-up ends. What follows is remembered.
+first they warm up: their step and their metric adapt, and nothing counts. Three times, every tenth of the run, they ask
+whether the chains have seen about the same since they last asked (the first time: in the second half of the warm-up so
+far); if so, or the third time in any case, the warm-up ends. What follows is remembered.
 """
 
 import equinox as eqx
@@ -58,7 +58,7 @@ class Phase(eqx.Module):
         """Return the phase of this step."""
         deadline, tenth = (percent * time.num_steps // 100 for percent in (30, 10))
         explored = journey.walk.num_steps.astype(tenth.dtype)
-        questions = jnp.stack([tenth, 2 * tenth, 4 * tenth])
+        questions = tenth * jnp.arange(1, 4, dtype=tenth.dtype)
         return cls(
             exploring=journey.arrived | (time.step >= deadline),
             moving=explored > 0,
