@@ -11,13 +11,17 @@ import numpy as np
 
 from steinflow.devices import sharding
 from steinflow.methods.base import Draws, Method, Time
-from steinflow.results.diagnostics import WATCHED, watched
+from steinflow.methods.svgd.metrics import Cloud
+from steinflow.results.diagnostics import WATCHED, dispersion_of, watched
+from steinflow.targets.anchors import Anchor, Minibatch
 from steinflow.targets.feed import Block
 from steinflow.targets.flat import FlatTarget
-from steinflow.typing import Array, Params, Particles, PRNGKeyArray, PyTree, Scores
+from steinflow.typing import Array, Batch, Params, Particles, Point, PRNGKeyArray, PyTree, Scalar, Scores
 
 _FINAL_BATCHES = 32  # what the final scores are averaged over
 _KSD_PARTICLES = 512  # KSD on the way looks at this many, evenly spread, so that watching stays cheap
+
+_NOISE = ("noise", "dispersion_noise")  # watched too where steps see minibatches
 
 Record = Mapping[str, Callable[[Params], PyTree]]
 
@@ -31,6 +35,9 @@ class View(eqx.Module):
     scores: Scores
     finite: Array
     records: dict[str, PyTree]
+    noise: Scalar | None = None  # what one minibatch does to the mean score, in sds; None where all rows are seen
+    dispersion_noise: Scalar | None = None  # what it does to the dispersion, in the worst coordinate
+    num_batches: int = eqx.field(default=1, static=True)  # that the scores are averaged over
 
     def cut(self) -> "View":
         """Return the rows that are draws, without those of a buffer that is not full yet."""
@@ -50,6 +57,9 @@ class View(eqx.Module):
             scores=taken(self.scores),
             finite=taken(self.finite),
             records=self.records,
+            noise=self.noise,
+            dispersion_noise=self.dispersion_noise,
+            num_batches=self.num_batches,
         )
 
     def metrics(self) -> dict[str, Array | np.ndarray | np.floating]:
@@ -59,7 +69,8 @@ class View(eqx.Module):
         shares = None if weights is None else _normalised(weights[sample])
         found = watched(draws.particles[sample], self.scores[sample], shares)
         finite = np.mean(np.asarray(self.finite)[_is_draw(draws)])
-        return {**found, "finite": finite, **({} if weights is None else {"weights": weights})}
+        noise = {name: value for name in _NOISE if (value := getattr(self, name)) is not None}
+        return {**found, **noise, "finite": finite, **({} if weights is None else {"weights": weights})}
 
 
 class Plan(eqx.Module):
@@ -76,13 +87,32 @@ class Plan(eqx.Module):
         """Return the plan with its arrays on the current mesh."""
         return eqx.tree_at(lambda plan: plan.target, sharding.replicate(self), self.target.placed())
 
-    def batch(self, step, block: Block | None):
+    def batch(self, step, block: Block | None, anchor: Anchor | None):
         """Return what a step sees of the data."""
-        return self.target.minibatch(self.data_key, step) if block is None else block.batch(step)
+        if block is None:
+            return self.target.minibatch(self.data_key, step, anchor)
+        return Minibatch(block.batch(step), anchor) if self.target.noisy else block.batch(step)
 
-    def last_batch(self, step, block: Block | None):
+    def last_batch(self, step, block: Block | None, anchor: Anchor | None):
         """Return what the last step before this one saw."""
-        return self.batch(jnp.maximum(step - 1, 0), block)
+        return self.batch(jnp.maximum(step - 1, 0), block, anchor)
+
+
+class Noise(eqx.Module):
+    """What a minibatch does to the mean of the scores, in sds of the cloud, and what an anchor at its centre would do.
+
+    Attributes:
+        center: of the cloud.
+        noise: what is left of the noise with the anchor that there is.
+        plain: the noise without.
+        offset: the part of `noise` that comes from the distance between anchor and centre, relative to the part that
+            comes from the width of the cloud: their squared ratio.
+    """
+
+    center: Point
+    noise: Scalar
+    plain: Scalar
+    offset: Scalar
 
 
 class Run:
@@ -95,41 +125,49 @@ class Run:
         """Return the state to start from."""
         return _init(*self._parts, num_steps, *sharding.replicate((particles, key)))
 
-    def advance(self, state, start: int, stop: int, block: Block | None) -> Any:
+    def advance(self, state, start: int, stop: int, block: Block | None, anchor: Anchor | None) -> Any:
         """Return the state after steps start .. stop-1, in one compiled call for all lengths."""
-        return _finished(_advance(*self._parts, state, _number(start), _number(stop), block))
+        return _finished(_advance(*self._parts, state, _number(start), _number(stop), block, anchor))
 
     def done(self, state) -> bool:
         """Say whether more steps would add nothing."""
         return self._method.done(sharding.bring_home(state))
 
-    def watch(self, state, step: int, block: Block | None) -> dict[str, PyTree]:
+    def watch(self, state, step: int, block: Block | None, anchor: Anchor | None) -> dict[str, PyTree]:
         """Return what the history records now."""
-        view = self._view(_view, state, step, block)
+        view = self._view(_view, state, step, block, anchor)
         return jax.tree.map(np.asarray, {**view.metrics(), **view.records})
 
-    def final(self, state, step: int, block: Block | None) -> View:
+    def final(self, state, step: int, block: Block | None, anchor: Anchor | None) -> View:
         """Return the posterior after `step` steps."""
-        minibatches = block is None and self._noisy
-        return self._view(_averaged_view if minibatches else _view, state, step, block).cut()
+        return self._view(_averaged_view if self._noisy else _view, state, step, block, anchor).cut()
 
-    def _view(self, compiled, state, step, block) -> View:
-        return sharding.bring_home(_finished(compiled(*self._parts, state, _number(step), block)))
+    def _view(self, compiled, state, step, block, anchor) -> View:
+        return sharding.bring_home(_finished(compiled(*self._parts, state, _number(step), block, anchor)))
 
-    def step_memory(self, state, block: Block | None) -> int:
+    def noise(self, state, step: int, block: Block | None, anchor: Anchor) -> Noise:
+        """Return what the minibatch of this step does to the scores of the cloud."""
+        return sharding.bring_home(_finished(_noise(*self._parts, state, _number(step), block, anchor)))
+
+    def score(self, point: Point, rows: Batch) -> np.ndarray:
+        """Return the score at one point by these rows, as if they were all, in double precision."""
+        return np.asarray(sharding.bring_home(_finished(_score(*self._parts, point, rows))), float)
+
+    def step_memory(self, state, block: Block | None, anchor: Anchor | None) -> int:
         """Return the bytes that compiled steps take beside their arguments, over all devices of this process."""
-        compiled = _advance.lower(*self._parts, state, _number(0), _number(0), block).compile()
+        compiled = _advance.lower(*self._parts, state, _number(0), _number(0), block, anchor).compile()
         statistics = compiled.memory_analysis()
         if statistics is None:  # a backend that does not say
             return 0
         devices = jax.local_device_count() if sharding.axis_size(sharding.PARTICLES) > 1 else 1
         return devices * (statistics.temp_size_in_bytes + statistics.output_size_in_bytes)
 
-    def records(self, state, block: Block | None) -> dict[str, PyTree]:
+    def records(self, state, block: Block | None, anchor: Anchor | None) -> dict[str, PyTree]:
         """Return the shapes of what the history records."""
-        view = _view.eval_shape(*self._parts, state, _number(0), block)
+        view = _view.eval_shape(*self._parts, state, _number(0), block, anchor)
         weights = {} if view.draws.weights is None and view.draws.count is None else {"weights": view.log_densities}
-        return {**dict.fromkeys((*WATCHED, "finite"), view.log_densities), **weights, **view.records}
+        noise = () if view.noise is None else _NOISE
+        return {**dict.fromkeys((*WATCHED, *noise, "finite"), view.log_densities), **weights, **view.records}
 
 
 class _Rest:
@@ -195,9 +233,9 @@ def _strongly_typed(state: PyTree) -> PyTree:
 
 
 @_compiled
-def _advance(plan, state, start, stop, block):
+def _advance(plan, state, start, stop, block, anchor):
     def body(step, state):
-        batch, key = plan.batch(step, block), jax.random.fold_in(plan.key, step)
+        batch, key = plan.batch(step, block, anchor), jax.random.fold_in(plan.key, step)
         state = plan.method.step(plan.target, state, batch, time=Time(step, plan.num_steps), key=key)
         return sharding.same_everywhere(state)
 
@@ -206,30 +244,90 @@ def _advance(plan, state, start, stop, block):
 
 
 @_compiled
-def _view(plan, state, step, block):
-    return _viewed(plan, state, lambda x: plan.target.log_densities_and_scores(x, plan.last_batch(step, block)))
+def _view(plan, state, step, block, anchor):
+    return _viewed(plan, state, [jnp.maximum(step - 1, 0)], block, anchor)
 
 
 @_compiled
-def _averaged_view(plan, state, step, block):
-    """Look at several of the minibatches that come next, so that verdicts see less noise."""
-    steps = step + jnp.arange(_FINAL_BATCHES, dtype=step.dtype)
-
-    def evaluate(x):
-        values = jax.lax.map(lambda step: plan.target.log_densities_and_scores(x, plan.batch(step, block)), steps)
-        return jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), values)
-
-    return _viewed(plan, state, evaluate)
+def _averaged_view(plan, state, step, block, anchor):
+    """Look at several minibatches, those that come next or those at hand, so that verdicts see less noise."""
+    first, length = (step, _FINAL_BATCHES) if block is None else (block.first, min(_FINAL_BATCHES, block.length))
+    return _viewed(plan, state, first + jnp.arange(length, dtype=step.dtype), block, anchor)
 
 
-def _viewed(plan, state, evaluate):
+def _viewed(plan, state, steps, block, anchor):
+    """Return the posterior of a state, with the scores that the minibatches of these steps have on average."""
     draws = plan.method.draws(plan.target, state, key=plan.key)
-    log_densities, scores = evaluate(draws.particles)
+
+    def evaluated(step):
+        found = plan.target.estimate(draws.particles, plan.batch(step, block, anchor))
+        if found.noise is None:
+            return (found.log_densities, found.scores), None
+        noise = jnp.nan_to_num(found.noise)
+        return (found.log_densities, found.scores), (
+            _mean(draws, noise),
+            dispersion_of(draws.particles, noise, _shares(draws)),
+        )
+
+    def add(sums, step):
+        found, noise = evaluated(step)
+        return jax.tree.map(jnp.add, sums, found), noise
+
+    if len(steps) == 1:
+        (log_densities, scores), noise = evaluated(steps[0])
+    else:
+        zeros = jnp.zeros_like(draws.particles[:, 0]), jnp.zeros_like(draws.particles)
+        sums, noise = jax.lax.scan(add, zeros, steps)
+        log_densities, scores = jax.tree.map(lambda leaf: leaf / len(steps), sums)
     finite = plan.target.finite(log_densities, scores)
     scores = jnp.where(finite[:, None], scores, 0.0)
     user = plan.target.to_user(draws.particles)
     records = {name: function(user) for name, function in plan.record.items()}
-    return sharding.same_everywhere(View(draws, user, log_densities, scores, finite, records))
+    measured = {}
+    if noise is not None:
+        of_mean, of_dispersion = noise
+        measured["noise"] = jnp.sqrt(jnp.mean(_in_sds(draws, scores, of_mean) ** 2))
+        squares = jnp.atleast_2d(of_dispersion) ** 2
+        measured["dispersion_noise"] = jnp.sqrt(jnp.max(jnp.mean(squares, axis=0)))
+    view = View(draws, user, log_densities, scores, finite, records, **measured, num_batches=len(steps))
+    return sharding.same_everywhere(view)
+
+
+@_compiled
+def _noise(plan, state, step, block, anchor):
+    draws = plan.method.draws(plan.target, state, key=plan.key)
+    found = plan.target.estimate(draws.particles, plan.batch(step, block, anchor))
+    noise, plain = (_in_sds(draws, found.scores, jnp.nan_to_num(part)) for part in (found.noise, found.plain))
+    shift, shape = _mean(draws, noise), noise - _mean(draws, noise)
+    offset = jnp.mean(shift**2) / jnp.maximum(jnp.mean(_mean(draws, shape**2)), jnp.finfo(shift.dtype).tiny)
+    left, without = (jnp.sqrt(jnp.mean(values**2)) for values in (shift, _mean(draws, plain)))
+    return sharding.same_everywhere(Noise(_mean(draws, draws.particles), left, without, offset))
+
+
+@_compiled
+def _score(plan, point, rows):
+    return sharding.same_everywhere(plan.target.scores(point[None], rows)[0])
+
+
+def _in_sds(draws, scores, errors):
+    """Return errors of scores as the errors of positions that follow, in sds of the cloud, as `mean_error` does."""
+    frame, shares = Cloud().frame(draws.particles), _shares(draws)
+    known = jnp.where(jnp.all(jnp.isfinite(scores), axis=1, keepdims=True), scores, 0.0)
+    curvature = dispersion_of(frame.points(draws.particles), frame.scores(known), shares)
+    return frame.scores(errors) / jnp.maximum(jnp.abs(curvature), 1e-3)
+
+
+def _mean(draws, rows):
+    """Return the mean over all draws."""
+    return _shares(draws) @ jnp.nan_to_num(rows)
+
+
+def _shares(draws):
+    """Return the weight of every row, in compiled code."""
+    rows = jnp.arange(len(draws.particles)) % (len(draws.particles) // draws.num_chains)
+    weights = jnp.ones_like(draws.particles[:, 0]) if draws.weights is None else draws.weights
+    weights = weights if draws.count is None else jnp.where(rows < draws.count, weights, 0.0)
+    return weights / jnp.sum(weights)
 
 
 def _is_draw(draws: Draws) -> np.ndarray:

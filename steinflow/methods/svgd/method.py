@@ -120,8 +120,9 @@ class SVGD(Method):
 
     def step(self, target, state, batch, *, time, key):
         if state.walk is None:
-            scores = target.scores(state.particles, batch)
-            return SVGDState(*self._flowed(target, state.particles, scores, state.step_rule, time=time, key=key))
+            found = target.estimate(state.particles, batch)
+            flowed = self._flowed(state.particles, found.scores, state.step_rule, time=time, key=key, noise=found.noise)
+            return SVGDState(*flowed)
         x, walk, phase = state.particles, state.walk, Phase.at(time)
         keys = jax.random.split(key)
         ahead = jnp.where(phase.moving, walk.ahead(self.exploration, x, key=keys[0]), x)
@@ -137,7 +138,7 @@ class SVGD(Method):
             return moved[home], state.step_rule, next_walk.at(home)
 
         def arrive():
-            flowed = self._flowed(target, x, scores, state.step_rule, time=phase.arrival, key=key, arriving=True)
+            flowed = self._flowed(x, scores, state.step_rule, time=phase.arrival, key=key, arriving=True)
             return *flowed, walk
 
         particles, step_rule, walk = jax.lax.cond(phase.exploring, explore, arrive)
@@ -146,13 +147,16 @@ class SVGD(Method):
         )
         return SVGDState(particles, step_rule, walk, memory)
 
-    def _flowed(self, target, x, scores, step_rule, *, time, key, arriving=False):
+    def _flowed(self, x, scores, step_rule, *, time, key, arriving=False, noise=None):
         """Return the particles after a step along the Stein direction, and the step rule's next state."""
         known = jnp.all(jnp.isfinite(scores), axis=1, keepdims=True)
         frame = self.metric.frame(x)
         u, s = frame.points(x), frame.scores(jnp.where(known, scores, 0.0))
         phi = self._direction(u, shortened(s) if arriving else s, key=key)
-        moves, step_rule = self.step_rule.moves(phi, u, step_rule, time=time, noisy=target.noisy)
+        if noise is not None:  # the direction is linear in the scores
+            noisier = s + frame.scores(jnp.where(known, noise, 0.0))
+            noise = self._direction(u, noisier, key=key) - phi
+        moves, step_rule = self.step_rule.moves(phi, u, step_rule, time=time, noise=noise)
         moved = x + frame.moves(moves)
         possible = jnp.all(jnp.isfinite(moved), axis=1, keepdims=True) & jnp.any(known)
         return jnp.where(possible, moved, x), step_rule
