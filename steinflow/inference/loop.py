@@ -16,12 +16,14 @@ from tqdm.auto import tqdm
 from steinflow.devices import sharding
 from steinflow.inference.anchoring import Anchored, Anchoring
 from steinflow.inference.checkpoints import Checkpoint, CheckpointFolder, Snapshot
-from steinflow.inference.compiled import Plan, Record, Run, View
+from steinflow.inference.compiled import Record, Run
 from steinflow.inference.endings import ending_of
 from steinflow.inference.fingerprints import fingerprint
 from steinflow.inference.interruption import Interruption
 from steinflow.inference.memory import check_memory
+from steinflow.inference.plan import Plan
 from steinflow.inference.stopping import Stop
+from steinflow.inference.views import View
 from steinflow.methods.base import Method, Settled
 from steinflow.methods.svgd.method import SVGD
 from steinflow.results.diagnostics import as_key
