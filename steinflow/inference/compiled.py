@@ -33,7 +33,7 @@ class Run:
         """Return the state to start from."""
         return _init(*self._parts, num_steps, *sharding.replicate((particles, key)))
 
-    def advance(self, state, start: int, stop: int, block: Block | None, anchor: Anchor | None) -> Any:
+    def advance(self, state, start: int, stop: int, block: Block | None, anchor: Anchor | None = None) -> Any:
         """Return the state after steps start .. stop-1, in one compiled call for all lengths."""
         return _finished(_advance(*self._parts, state, _number(start), _number(stop), block, anchor))
 
@@ -41,12 +41,12 @@ class Run:
         """Say whether more steps would add nothing."""
         return self._method.done(sharding.bring_home(state))
 
-    def watch(self, state, step: int, block: Block | None, anchor: Anchor | None) -> dict[str, PyTree]:
+    def watch(self, state, step: int, block: Block | None, anchor: Anchor | None = None) -> dict[str, PyTree]:
         """Return what the history records now."""
         view = self._view(_view, state, step, block, anchor)
         return jax.tree.map(np.asarray, {**view.metrics(), **view.records})
 
-    def final(self, state, step: int, block: Block | None, anchor: Anchor | None) -> View:
+    def final(self, state, step: int, block: Block | None, anchor: Anchor | None = None) -> View:
         """Return the posterior after `step` steps."""
         return self._view(_averaged_view if self._noisy else _view, state, step, block, anchor).cut()
 
@@ -61,7 +61,7 @@ class Run:
         """Return the score at one point by these rows, as if they were all, in double precision."""
         return np.asarray(sharding.bring_home(_finished(_score(*self._parts, point, rows))), float)
 
-    def step_memory(self, state, block: Block | None, anchor: Anchor | None) -> int:
+    def step_memory(self, state, block: Block | None, anchor: Anchor | None = None) -> int:
         """Return the bytes that compiled steps take beside their arguments, over all devices of this process."""
         compiled = _advance.lower(*self._parts, state, _number(0), _number(0), block, anchor).compile()
         statistics = compiled.memory_analysis()
@@ -70,7 +70,7 @@ class Run:
         devices = jax.local_device_count() if sharding.axis_size(sharding.PARTICLES) > 1 else 1
         return devices * (statistics.temp_size_in_bytes + statistics.output_size_in_bytes)
 
-    def records(self, state, block: Block | None, anchor: Anchor | None) -> dict[str, PyTree]:
+    def records(self, state, block: Block | None, anchor: Anchor | None = None) -> dict[str, PyTree]:
         """Return the shapes of what the history records."""
         view = _view.eval_shape(*self._parts, state, _number(0), block, anchor)
         weights = {} if view.draws.weights is None and view.draws.count is None else {"weights": view.log_densities}
