@@ -53,8 +53,8 @@ def fit(
         int | None,
         typer.Option(
             min=1,
-            help="The most steps to take; a run stops when its particles have settled. If not given: 1,000, or ten "
-            "passes over the rows; for a network 2,000, or 50 passes.",
+            help="The most steps to take; a run stops when its particles have settled. If not given: 1,000; for "
+            "a network 2,000, or 50 passes over the rows.",
             show_default=False,
         ),
     ] = None,

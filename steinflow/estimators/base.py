@@ -65,8 +65,8 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         prior_scale: of a network's weights, whose prior is N(0, prior_scale² / fan_in); by default the best of 1, 3 and
             9 by cross-validation on log-likelihood.
         num_particles: how many particles represent the posterior.
-        num_steps: at most; by default 1,000, or ten passes over the rows if that is more. The run stops earlier when
-            the particles have settled. Networks take 2,000 steps, or 50 passes, but no more than 20,000.
+        num_steps: at most; by default 1,000. The run stops earlier when the particles have settled. Networks take
+            2,000 steps, or 50 passes, but no more than 20,000.
         batch_size: rows per step; by default all of them up to 10,000 and 1,000 above, with hidden layers 100 to 1,000.
         method: an inference method; by default `sf.SVGD()`, or `sf.SVGD.for_networks(25.0)` for a network with no
             fewer weights than particles.

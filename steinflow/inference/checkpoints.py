@@ -1,8 +1,9 @@
 """Checkpoints: a run that is killed goes on where it was, bit for bit, through orbax.
 
-A checkpoint holds the state of the method, the step and the history; keys and batches follow from the step. It is
-written under a temporary name and renamed when it is complete, so that a kill leaves the earlier ones whole. Each
-carries a digest of its content: a checkpoint that was damaged on disk is recognised, and the one before it is used.
+A checkpoint holds the state of the method, the anchor of minibatches, the step and the history; keys and batches follow
+from the step. It is written under a temporary name and renamed when it is complete, so that a kill leaves the earlier
+ones whole. Each carries a digest of its content: a checkpoint that was damaged on disk is recognised, and the one
+before it is used.
 """
 
 import dataclasses
@@ -21,6 +22,7 @@ import numpy as np
 
 from steinflow.devices import sharding
 from steinflow.inference.fingerprints import is_fingerprint
+from steinflow.targets.anchors import Anchor
 from steinflow.typing import PyTree
 
 # What reading a damaged checkpoint, or writing to a full disk, raises in orbax and below it.
@@ -58,9 +60,15 @@ class Snapshot:
     """A run at one moment: all that it needs to go on."""
 
     state: Any
+    anchored: Any = None  # the anchor of minibatches, where there is one
     step: int = 0
     history: dict[str, list] = dataclasses.field(default_factory=dict)
     seconds: float = 0.0
+
+    @property
+    def anchor(self) -> Anchor | None:
+        """The anchor of minibatches; None where there is none."""
+        return None if self.anchored is None else self.anchored.anchor
 
 
 class CheckpointFolder:
@@ -105,7 +113,7 @@ class CheckpointFolder:
         import orbax.checkpoint as ocp
 
         arrays = {
-            "state": _numbered([_to_numpy(leaf) for leaf in _array_leaves(snapshot.state)]),
+            "state": _numbered([_to_numpy(leaf) for leaf in _array_leaves((snapshot.state, snapshot.anchored))]),
             "history": _numbered(jax.tree.leaves(_stacked(snapshot.history))),
         }
         meta = {
@@ -134,8 +142,8 @@ class CheckpointFolder:
             self._reopen()
         self._last_time = time.monotonic()
 
-    def restore(self, state: Any, records: Mapping[str, PyTree]) -> Snapshot | None:
-        """Return the newest snapshot that can be read, shaped as `state` and `records`; None in an empty folder.
+    def restore(self, start: Snapshot, records: Mapping[str, PyTree]) -> Snapshot | None:
+        """Return the newest snapshot that can be read, shaped as `start` and `records`; None in an empty folder.
 
         Raises:
             ValueError: if the checkpoints belong to another run, or none of them can be read.
@@ -151,7 +159,7 @@ class CheckpointFolder:
                 continue
             self._check_identity(meta["identity"])
             self._last_step = step
-            return _snapshot(meta, arrays, state, records)
+            return _snapshot(meta, arrays, start, records)
         if steps:
             raise ValueError(
                 f"None of the {len(steps)} checkpoints in {self._path} can be read. Remove the folder to start afresh."
@@ -216,12 +224,12 @@ def _manager(path, keep):
     return ocp.CheckpointManager(path, options=options, item_handlers=handlers)
 
 
-def _snapshot(meta, arrays, state, records) -> Snapshot:
+def _snapshot(meta, arrays, start, records) -> Snapshot:
     leaves = [arrays["state"][name] for name in sorted(arrays["state"])]
-    dynamic, static = eqx.partition(state, eqx.is_array)
+    dynamic, static = eqx.partition((start.state, start.anchored), eqx.is_array)
     templates, structure = jax.tree.flatten(dynamic)
     restored = [_like(template, leaf) for template, leaf in zip(templates, leaves, strict=True)]
-    state = eqx.combine(jax.tree.unflatten(structure, restored), static)
+    state, anchored = eqx.combine(jax.tree.unflatten(structure, restored), static)
 
     history: dict[str, list] = {}
     if meta["records"]:
@@ -231,7 +239,7 @@ def _snapshot(meta, arrays, state, records) -> Snapshot:
             name: [jax.tree.map(lambda leaf, i=i: leaf[i], values) for i in range(meta["records"])]
             for name, values in tree.items()
         }
-    return Snapshot(state, meta["step"], history, meta["seconds"])
+    return Snapshot(state, anchored, meta["step"], history, meta["seconds"])
 
 
 def _stacked(history):

@@ -4,8 +4,8 @@ import types
 
 import numpy as np
 
-from steinflow.inference.compiled import View
 from steinflow.inference.stopping import Stop
+from steinflow.inference.views import View
 from steinflow.results.diagnostics import dispersion_of
 from steinflow.results.outcome import Ending, Outcome
 

@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,13 +14,16 @@ from jax.sharding import Mesh
 from tqdm.auto import tqdm
 
 from steinflow.devices import sharding
+from steinflow.inference.anchoring import Anchored, Anchoring
 from steinflow.inference.checkpoints import Checkpoint, CheckpointFolder, Snapshot
-from steinflow.inference.compiled import Plan, Record, Run, View
+from steinflow.inference.compiled import Record, Run
 from steinflow.inference.endings import ending_of
 from steinflow.inference.fingerprints import fingerprint
 from steinflow.inference.interruption import Interruption
 from steinflow.inference.memory import check_memory
+from steinflow.inference.plan import Plan
 from steinflow.inference.stopping import Stop
+from steinflow.inference.views import View
 from steinflow.methods.base import Method, Settled
 from steinflow.methods.svgd.method import SVGD
 from steinflow.results.diagnostics import as_key
@@ -123,20 +127,23 @@ def fit(
         folder = stack.enter_context(CheckpointFolder(checkpoint, identity))
         feed = stack.enter_context(Feed(target.data, key=data_key))
         run = Run(plan)
-        snapshot = Snapshot(run.init(start, num_steps, init_key))
+        anchoring = Anchoring(
+            run, target.data if flat.noisy else None, num_particles=len(start), num_steps=num_steps, key=data_key
+        )
+        snapshot = Snapshot(run.init(start, num_steps, init_key), anchoring.start(start))
         interruption.check()
-        restored = folder.restore(snapshot.state, run.records(snapshot.state, feed.example()))
+        restored = folder.restore(snapshot, run.records(snapshot.state, feed.example(), snapshot.anchor))
         snapshot = snapshot if restored is None else restored
         feed.seek(max(0, snapshot.step - 1))  # a finished run takes its last scores from its last batch
-        check_memory(run.step_memory(snapshot.state, feed.block), _remedies(target.data, len(start)))
+        check_memory(run.step_memory(snapshot.state, feed.block, snapshot.anchor), _remedies(target.data, len(start)))
         interruption.check()
         if restored is None:
-            _check_start(run, flat, snapshot.state, feed.block, len(start))
+            _check_start(run, flat, snapshot, feed.block, len(start))
             interruption.check()
         bar = tqdm(total=num_steps, initial=snapshot.step, unit="step", disable=not progress or jax.process_index() > 0)
         stack.enter_context(bar)
         try:
-            outcome = _loop(run, snapshot, feed, folder, bar, interruption, num_steps, record_every, stop)
+            outcome = _loop(run, snapshot, feed, anchoring, folder, bar, interruption, num_steps, record_every, stop)
         except KeyboardInterrupt:  # of a rule, or of somebody else's signal handler
             if interruption.requested or snapshot.step == 0 or jax.process_count() > 1:
                 raise
@@ -144,7 +151,9 @@ def fit(
         folder.save(snapshot)
         state = sharding.bring_home(snapshot.state)
         end = method.settle(flat, state)
-        final = run.final(sharding.replicate(end.state), snapshot.step, feed.block)
+        last = sharding.replicate(end.state)
+        snapshot.anchored = anchoring.updated(snapshot.anchored, last, max(0, snapshot.step - 1), feed.block)
+        final = run.final(last, snapshot.step, feed.block, snapshot.anchor)
     if interruption.requested:  # also after the last step: who runs several fits in a row asks each how it ended
         outcome = Outcome.INTERRUPTED
     ending = ending_of(outcome, final, step=snapshot.step, num_steps=num_steps, stop=stop)
@@ -166,7 +175,7 @@ def _default_method(target: FlatTarget, num_particles: int) -> SVGD:
     return SVGD() if target.identified or num_particles > target.dim else SVGD.for_networks()
 
 
-def _loop(run, snapshot, feed, folder, bar, interruption, num_steps, record_every, stop) -> Outcome:
+def _loop(run, snapshot, feed, anchoring, folder, bar, interruption, num_steps, record_every, stop) -> Outcome:
     """Take the snapshot through its steps, a compiled chunk at a time, and say how it ended."""
     chunk, interrupted = 1, False
     outcome = _judged(snapshot.history, stop)  # where the run was saved, its rule may have been another
@@ -178,10 +187,14 @@ def _loop(run, snapshot, feed, folder, bar, interruption, num_steps, record_ever
             return Outcome.INTERRUPTED
         if not feed.seek(step):
             return Outcome.DATA_ENDED
+        if step == anchoring.next_step(snapshot.anchored):
+            snapshot.anchored = anchoring.updated(snapshot.anchored, snapshot.state, step, feed.block)
         next_record = min(num_steps, (step // record_every + 1) * record_every)
-        goal = int(min(next_record, step + chunk, feed.stop, folder.next_step(step)))
+        next_look = anchoring.next_step(snapshot.anchored)
+        goal = int(min(next_record, next_look, step + chunk, feed.stop, folder.next_step(step)))
         clock = time.perf_counter()
-        snapshot.state, snapshot.step = run.advance(snapshot.state, step, goal, feed.block), goal
+        snapshot.state = run.advance(snapshot.state, step, goal, feed.block, snapshot.anchor)
+        snapshot.step = goal
         seconds = time.perf_counter() - clock
         bar.update(goal - step)
         if goal == next_record:
@@ -199,7 +212,7 @@ def _loop(run, snapshot, feed, folder, bar, interruption, num_steps, record_ever
 
 def _watch(run, snapshot, feed, bar) -> None:
     """Add a record to the history."""
-    metrics = run.watch(snapshot.state, snapshot.step, feed.block)
+    metrics = run.watch(snapshot.state, snapshot.step, feed.block, snapshot.anchor)
     for name, value in {"step": np.asarray(snapshot.step), **metrics}.items():
         snapshot.history.setdefault(name, []).append(value)
     bar.set_postfix(ksd=f"{metrics['ksd']:.2g}", dispersion=f"{metrics['dispersion']:.2f}", refresh=False)
@@ -221,8 +234,8 @@ def _next_chunk(chunk: int, steps_done: int, seconds: float) -> int:
     return chunk * 2 if steps_done == chunk else chunk
 
 
-def _check_start(run, target: FlatTarget, state, block, num_particles: int) -> None:
-    final = run.final(state, 0, block)
+def _check_start(run, target: FlatTarget, snapshot: Snapshot, block, num_particles: int) -> None:
+    final = run.final(snapshot.state, 0, block, snapshot.anchor)
     if not np.any(np.asarray(final.finite)):
         known = target.knows_log_density
         which = "log density" if known and not np.any(np.isfinite(final.log_densities)) else "score"
@@ -278,15 +291,20 @@ def _result(method, final: View, state, end: Settled, snapshot: Snapshot, ending
             "num_steps": snapshot.step,
             "seconds": round(snapshot.seconds, 3),
             "versions": versions(),
-            **_batch_noise(target.data, snapshot.step),
+            **_noise(final, snapshot.step, snapshot.anchored),
             **{name: np.asarray(value).item() for name, value in final.draws.metrics.items()},
             **end.findings,
         },
     )
 
 
-def _batch_noise(data: Data | None, step: int) -> dict[str, float]:
-    """Return the uncertainty of the mean due to minibatches, in posterior sds: sqrt(N / rows seen)."""
-    if data is None or data.batches_per_epoch is None:
+def _noise(final: View, step: int, anchored: Anchored | None) -> dict[str, Any]:
+    """Return what minibatches do to the mean, in sds: what is left after so many steps, and what final scores feign."""
+    if final.noise is None:
         return {}
-    return {"batch_noise": float(np.sqrt(data.batches_per_epoch / max(step, 1)))}
+    one = float(final.noise)
+    return {
+        "batch_noise": one / max(step, 1) ** 0.5,
+        "score_noise": one / max(final.num_batches, 1) ** 0.5,
+        "passes": 0.0 if anchored is None else round(float(anchored.passes), 2),
+    }

@@ -11,7 +11,6 @@ and the diagonal of C is held above $10^{-4}$. $\rho_t$ is constant within a sta
 from typing import Literal
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 
 from steinflow.devices.normals import normal
@@ -86,10 +85,7 @@ class DSVI(Method):
         """Return the directions of the mean and of C for one draw z: the gradient of `elbo`."""
         mean, factor = state.mean, state.factor
         x = state.points(z)
-        if self.covariance == "ard":
-            score = jax.grad(target.log_likelihood)(x, batch)
-        else:
-            score = target.scores(x[None], batch)[0]
+        score = (target.likelihood_scores if self.covariance == "ard" else target.scores)(x[None], batch)[0]
         if self.covariance == "full":
             return score, jnp.tril(jnp.outer(score, z)) + jnp.diag(1 / jnp.diag(factor))
         if self.covariance == "diagonal":

@@ -65,7 +65,7 @@ class PMD(Method):
         particles = picked + jnp.sqrt(h / 2) * normal(noise_key, centres.shape, centres.dtype)
 
         log_q = _log_kernel_density(particles, centres, log_weights, h)
-        log_p = jax.vmap(target.log_density, in_axes=(0, None))(particles, batch)
+        log_p = target.log_densities(particles, batch)
         log_p = jnp.where(jnp.isfinite(log_p), log_p, -jnp.inf)  # outside the support: no weight
         log_weights = self._rate(target, time).astype(log_q.dtype) * (log_p - log_q)
         lost = jnp.max(log_weights) == -jnp.inf

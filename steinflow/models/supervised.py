@@ -54,13 +54,13 @@ def usual_batch_size(num_rows: int, *, is_network: bool = False) -> int | None:
 
 
 def usual_num_steps(num_rows: int, batch_size: int | None, *, is_network: bool = False) -> int:
-    """Return how many steps to take where nothing was said: 1,000, or ten passes over the rows if that is more.
+    """Return how many steps to take where nothing was said: 1,000, however many rows there are.
 
-    For networks 2,000, or 50 passes, 20,000 at most.
+    For networks 2,000, or 50 passes over the rows, 20,000 at most.
     """
-    steps_per_pass = -(-num_rows // (batch_size or num_rows))
     if not is_network:
-        return max(1000, 10 * steps_per_pass)
+        return 1000
+    steps_per_pass = -(-num_rows // (batch_size or num_rows))
     fewest, most = _NETWORK_STEPS
     return min(max(fewest, _NETWORK_PASSES * steps_per_pass), most)
 

@@ -25,6 +25,7 @@ from steinflow.targets.base import Target, as_target
 from steinflow.targets.flat import flatten
 from steinflow.typing import Array, Params, Particles, PRNGKeyArray, PyTree, Scalar, Scores, Weights
 
+_NOISE = ("batch_noise", "score_noise")  # of `info`: what minibatches leave
 _NOT_FINITE_IS_FINE = np.errstate(over="ignore", invalid="ignore")  # outcome and verdict say so, not a warning
 
 
@@ -118,6 +119,8 @@ class Result:
             weights=self.weights,
             history=self.history,
             batch_noise=self.info.get("batch_noise"),
+            score_noise=self.info.get("score_noise", 0.0),
+            num_steps=self.info.get("num_steps", 1),
             trajectory=self.info.get("trajectory"),
         )
 
@@ -211,7 +214,7 @@ class Result:
             unconstrained=moves.last,
             scores=scores,
             log_densities=log_densities,
-            info={name: value for name, value in self._info_of_these_particles().items() if name != "batch_noise"},
+            info={name: value for name, value in self._info_of_these_particles().items() if name not in _NOISE},
             state=None,
             states=None,
         )

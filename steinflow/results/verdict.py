@@ -64,6 +64,7 @@ class Remedy(enum.StrEnum):
     ENOUGH_PARTICLES = "use at least 20 particles, better 100"
     DEFAULT_METHOD = "use the default method, whose kernel reaches further"
     LARGER_BATCHES = "use larger batches"
+    REREAD = "let a stream be read again, as sf.data.Stream(..., epoch=...)"
     NUTS = "compare with NUTS: result.check()"
     WIDER_START = "compare with a run from a wider start"
     ANNEALING = "compare with sf.Annealed(sf.SVGD())"
@@ -115,6 +116,8 @@ def judge(
     weights: Array | None = None,
     history: Mapping[str, Sequence] | None = None,
     batch_noise: float | None = None,
+    score_noise: float = 0.0,
+    num_steps: int = 1,
     trajectory: Mapping[str, float] | None = None,
 ) -> Verdict:
     """Return the verdict on particles with known scores.
@@ -125,8 +128,10 @@ def judge(
         log_densities: up to a constant; NaN where a target knows only its scores.
         weights: of the particles; None where they are equal.
         history: what was recorded on the way, to tell a run that is still moving from one that has settled.
-        batch_noise: where scores are those of minibatches, the error of the mean in sds that their noise leaves; the
-            mean score and KSD, which such noise drowns, are not looked at then.
+        batch_noise: where steps saw minibatches, the error of the mean in sds that their noise leaves.
+        score_noise: the error of the mean in sds that the noise of `scores` would feign. Where it is large, the mean
+            score, which it drowns, is not looked at; KSD is not looked at with any noise.
+        num_steps: how many steps the run took.
         trajectory: where particles explored, what their way says of itself (`Trajectory.findings`). It has hundreds of
             times as many states as there are particles, so mean and spread are judged by it in place of them.
     """
@@ -149,8 +154,9 @@ def judge(
     if trajectory is not None:
         metrics |= {name: trajectory[name] for name in ("mean_error", "sd_error", "mixing")}
         dispersion = _dispersion_beyond_chance(trajectory)
-    error = metrics["mean_error"]
-    moving = _is_rising(history) or (batch_noise is None and error > _MEAN_BAD)
+    clear = score_noise <= _MEAN_DOUBTFUL
+    error = metrics["mean_error"] = max(metrics["mean_error"] ** 2 - score_noise**2, 0.0) ** 0.5
+    moving = _is_rising(history) or (clear and error > _MEAN_BAD)
     findings = [
         _on_number(size, dim),
         _on_lost(values),
@@ -158,7 +164,7 @@ def judge(
         _on_outliers(x, w),
         *([] if trajectory is None else _on_trajectory(trajectory)),
     ]
-    if batch_noise is None:
+    if clear:
         reason = f"not converged: the mean is about {error:.2g} sds off"
         findings.append(_graded(error, _MEAN_DOUBTFUL, _MEAN_BAD, reason, Remedy.MORE_STEPS))
     if batch_noise is None and trajectory is None:
@@ -166,12 +172,16 @@ def judge(
         missing = min(size, _DRAWS) / max(draws, 1e-6)
         findings.append(_graded(missing, _DRAWS_DOUBTFUL, _DRAWS_BAD, reason, Remedy.MORE_STEPS))
     if batch_noise is not None:
-        reason = f"minibatches leave the mean uncertain by about {batch_noise:.2g} sds"
-        remedies = Remedy.MORE_STEPS, Remedy.LARGER_BATCHES
+        more = num_steps * ((batch_noise / _MEAN_DOUBTFUL) ** 2 - 1)
+        reason = (
+            f"minibatches leave the mean uncertain by about {batch_noise:.2g} sds: "
+            f"{max(more, 1):,.0f} more steps would bring that below {_MEAN_DOUBTFUL}"
+        )
+        remedies = Remedy.MORE_STEPS, Remedy.LARGER_BATCHES, Remedy.REREAD
         findings.append(_graded(batch_noise, _MEAN_DOUBTFUL, _NOISE_BAD, reason, *remedies))
     if size >= 2 * dim and size > _FEW:
         metrics["separation"], smaller = _two_groups(np.asarray(u, float), np.asarray(t, float))
-        known = batch_noise is None and bool(np.all(np.isfinite(values)))
+        known = clear and bool(np.all(np.isfinite(values)))
         findings += [
             None if trajectory else _on_tails(metrics["growth"], metrics["radius"]),
             _on_groups(metrics["separation"], smaller, x[sample], values[sample] if known else None),
@@ -179,8 +189,10 @@ def judge(
     metrics["dispersion"] = float(np.median(dispersion))
     metrics |= {"dispersion_min": float(dispersion.min()), "dispersion_max": float(dispersion.max())}
     good = f"dispersion {dispersion.min():.2f} to {dispersion.max():.2f}"
+    if clear:
+        good += f", the mean within about {max(error, batch_noise or 0.0, 0.01):.2f} sds"
     if batch_noise is None:
-        good += f", the mean within about {max(error, 0.01):.2f} sds, KSD like that of {draws:.0f} independent draws"
+        good += f", KSD like that of {draws:.0f} independent draws"
     return _verdict(findings, metrics, good)
 
 

@@ -11,6 +11,7 @@ ADVICE: dict[Remedy, str | None] = {
     Remedy.ENOUGH_PARTICLES: "use at least 20 particles, better 100: --particles 100",
     Remedy.DEFAULT_METHOD: "use the default method: leave out --method",
     Remedy.LARGER_BATCHES: "take larger batches: --batch-size {larger_batch}",
+    Remedy.REREAD: None,
     Remedy.NUTS: "compare with NUTS: --method nuts",
     Remedy.WIDER_START: "compare with another start: --seed {other_seed}",
     Remedy.ANNEALING: None,

@@ -5,11 +5,18 @@ goes costs O(1) with a Feistel network, a keyed bijection. So the batch of step 
 of `(key, t)`: the same on every host, and a resumed run needs nothing but the step number.
 """
 
+import functools
+from collections.abc import Iterator
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int, PRNGKeyArray
 
+from steinflow.typing import Batch
+
 _ROUNDS = 6
+_BLOCK_BYTES = 2**22  # of the rows that are read at once; what a model makes of them takes more
 
 
 def batch_indices(
@@ -46,6 +53,31 @@ def shuffle(key: PRNGKeyArray, positions: Int[Array, " b"], size: int) -> Int[Ar
 
     walked = jax.lax.while_loop(lambda position: jnp.any(position >= size), walk, permute(positions.astype(jnp.uint32)))
     return walked.astype(jnp.int32)
+
+
+def block_size(rows: Batch, num_rows: int) -> int:
+    """Return into blocks of how many rows to cut the data: all equal, where there is such a number, so few programs."""
+    leaves = jax.tree.leaves(rows)
+    bytes_per_row = sum(int(np.prod(leaf.shape[1:])) * leaf.dtype.itemsize for leaf in leaves)
+    most = max(1, min(num_rows, _BLOCK_BYTES // max(bytes_per_row, 1)))
+    return next((size for size in range(most, most // 2, -1) if num_rows % size == 0), most)
+
+
+def row_blocks(rows: Batch, num_rows: int, wanted: int, *, key: PRNGKeyArray) -> Iterator[slice | np.ndarray]:
+    """Yield the rows of every block: all in order, or, where fewer are wanted, at least so many random ones.
+
+    Blocks of random rows are whole, so that they share one compiled program; no row comes twice.
+    """
+    size = block_size(rows, num_rows)
+    count = -(-wanted // size)
+    if count * size > num_rows // 2:
+        yield from (slice(start, min(start + size, num_rows)) for start in range(0, num_rows, size))
+        return
+    for start in range(0, count * size, size):
+        yield np.asarray(_shuffled(key, start + np.arange(size, dtype=np.int32), num_rows))
+
+
+_shuffled = functools.partial(jax.jit, static_argnums=2)(shuffle)
 
 
 def _scramble(word):

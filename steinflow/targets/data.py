@@ -1,7 +1,9 @@
 """How steps see the data: all rows, or minibatches; of arrays on the device, or of files and streams on the host."""
 
 import abc
+import functools
 import operator
+from collections.abc import Iterator
 from typing import SupportsIndex
 
 import equinox as eqx
@@ -10,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from steinflow.devices import sharding
-from steinflow.targets.batches import batch_indices
+from steinflow.targets.batches import batch_indices, row_blocks
 from steinflow.targets.streams import HostData, Mapped, Stream, num_rows_of
 from steinflow.typing import Array, Batch, PRNGKeyArray, PyTree
 
@@ -46,6 +48,13 @@ class Data(eqx.Module):
 
     def batch_shape(self) -> Batch | None:
         """Return the shapes of a batch, where there is no log density without one."""
+        return None
+
+    def blocks(self, num_rows: int, *, key: PRNGKeyArray) -> Iterator[Batch] | None:
+        """Return blocks that together are all rows, each once; or, of fewer than N, at least as many random ones.
+
+        None where the data cannot be read again.
+        """
         return None
 
     def rows(self, batch: Batch | None) -> Batch | None:
@@ -102,6 +111,13 @@ class Rows(Data):
     def rows(self, batch):
         return self.values if batch is None else batch
 
+    def blocks(self, num_rows, *, key):
+        for rows in row_blocks(self.values, self.num_rows, num_rows, key=key):
+            if isinstance(rows, slice):
+                yield _cut(self.values, rows.start, size=rows.stop - rows.start)
+            else:
+                yield jax.tree.map(lambda leaf, rows=rows: leaf[rows], self.values)
+
     def placed(self):
         if self.batch_size is not None:
             return sharding.replicate(self)
@@ -147,6 +163,9 @@ class HostRows(Data):
     def batch_shape(self):
         return self.source.batch_shape(self.rows_per_batch)
 
+    def blocks(self, num_rows, *, key):
+        return self.source.blocks(num_rows, key=key)
+
     def rows(self, batch):
         if batch is None:
             raise ValueError(
@@ -163,6 +182,11 @@ def as_data(data: PyTree | HostData, batch_size: SupportsIndex | None = None) ->
     if any(isinstance(leaf, np.memmap) or _is_lazy(leaf) for leaf in jax.tree.leaves(data)):
         return HostRows(Mapped(data), batch_size)
     return Rows(data, batch_size)
+
+
+@functools.partial(jax.jit, static_argnames="size")  # the start is no constant: one program for all blocks
+def _cut(values, start, *, size):
+    return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, size), values)
 
 
 def _is_lazy(leaf) -> bool:

@@ -25,6 +25,11 @@ class Block(eqx.Module):
     first: Array
     batches: Batch
 
+    @property
+    def length(self) -> int:
+        """How many batches there are; at the end of a stream the last ones repeat the first."""
+        return num_rows_of(self.batches)
+
     def batch(self, step: Array) -> Batch:
         """Return the batch of a step."""
         return jax.tree.map(lambda leaf: leaf[step - self.first], self.batches)

@@ -1,6 +1,7 @@
 """A target as methods see it: points of R^d. Structure and constraints are raveled once, at the door."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import equinox as eqx
@@ -11,6 +12,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Bool
 
 from steinflow.devices import sharding
+from steinflow.targets.anchors import Anchor, Estimate, Minibatch, estimated, estimated_log_densities, halves, rows_of
 from steinflow.targets.base import Target, as_target
 from steinflow.targets.data import Data
 from steinflow.targets.posterior import Posterior
@@ -50,11 +52,11 @@ class FlatTarget(eqx.Module):
         """Whether the parameters have a meaning of their own; the weights of a neural network do not."""
         return self.source.identified
 
-    def log_density(self, x: Point, batch: Batch | None = None) -> Scalar:
-        """Return log p(x)."""
-        return self._tempered(self.source.log_density(self.unravel(x), batch))
+    def log_density(self, x: Point, batch: Minibatch | Batch | None = None) -> Scalar:
+        """Return log p(x), as the rows of the batch have it."""
+        return self._tempered(self.source.log_density(self.unravel(x), rows_of(batch)))
 
-    def log_likelihood(self, x: Point, batch: Batch | None = None) -> Scalar:
+    def log_likelihood(self, x: Point, batch: Minibatch | Batch | None = None) -> Scalar:
         """Return the part of log p(x) that is due to the data, for methods that bring a prior of their own.
 
         Raises:
@@ -65,28 +67,66 @@ class FlatTarget(eqx.Module):
                 "This method replaces the prior, so it needs a target that keeps prior and likelihood apart: "
                 f"sf.Posterior or one of sf.models; got {type(self.source).__name__}."
             )
-        return self._tempered(self.source.user_log_likelihood(self.source.constrain(self.unravel(x)), batch))
+        return self._tempered(self.source.user_log_likelihood(self.source.constrain(self.unravel(x)), rows_of(batch)))
 
     def tempered(self, inverse_temperature: Array) -> "FlatTarget":
         """Return the target of log density `inverse_temperature` * log p: flatter below 1."""
         return dataclasses.replace(self, inverse_temperature=inverse_temperature)
 
-    def log_densities_and_scores(self, particles: Particles, batch: Batch | None = None) -> tuple[Weights, Scores]:
+    def estimate(self, particles: Particles, batch: Minibatch | Batch | None = None) -> Estimate:
+        """Return log p and its gradient at every particle, and how noisy the gradients are where they are estimates."""
+        return self._estimate(FlatTarget.log_density, particles, batch)
+
+    def log_densities_and_scores(
+        self, particles: Particles, batch: Minibatch | Batch | None = None
+    ) -> tuple[Weights, Scores]:
         """Return log p and its gradient at every particle."""
+        found = self.estimate(particles, batch)
+        return found.log_densities, found.scores
 
-        def evaluate(flat, particles, batch):
-            return jax.vmap(jax.value_and_grad(flat.log_density), in_axes=(0, None))(particles, batch)
-
-        rows = None if self.data is None else self.data.rows(batch)
-        if rows is None:
-            return sharding.split_particles(
-                lambda shared, x: evaluate(shared[0], x, shared[1]), (self, batch), particles
-            )
-        return sharding.split_scores(evaluate, self, particles, rows)
-
-    def scores(self, particles: Particles, batch: Batch | None = None) -> Scores:
+    def scores(self, particles: Particles, batch: Minibatch | Batch | None = None) -> Scores:
         """Return the gradient of log p at every particle."""
-        return self.log_densities_and_scores(particles, batch)[1]
+        return self.estimate(particles, batch).scores
+
+    def likelihood_scores(self, particles: Particles, batch: Minibatch | Batch | None = None) -> Scores:
+        """Return the gradient of `log_likelihood` at every particle."""
+        return self._estimate(FlatTarget.log_likelihood, particles, batch).scores
+
+    def log_densities(self, particles: Particles, batch: Minibatch | Batch | None = None) -> Weights:
+        """Return log p at every particle, up to a constant that all share, for methods that need no gradients."""
+
+        def values(rows):
+            return jax.vmap(self.log_density, in_axes=(0, None))(particles, rows)
+
+        if not isinstance(batch, Minibatch) or batch.anchor is None:
+            return values(batch)
+        parts, anchor = halves(batch.rows), self._tempered_anchor(batch.anchor)
+        scores_there = jax.vmap(lambda rows: jax.grad(self.log_density)(anchor.point, rows))(parts)
+        return estimated_log_densities(jax.vmap(values)(parts), scores_there, particles, anchor)
+
+    def _estimate(self, function, particles, batch) -> Estimate:
+        """Return values and gradients of a function of the target, a point and rows."""
+
+        def on_rows(points, rows):
+            def evaluate(flat, points, rows):
+                return jax.vmap(jax.value_and_grad(functools.partial(function, flat)), in_axes=(0, None))(points, rows)
+
+            split = None if self.data is None else self.data.rows(rows)
+            if split is None:
+                return sharding.split_particles(
+                    lambda shared, x: evaluate(shared[0], x, shared[1]), (self, rows), points
+                )
+            return sharding.split_scores(evaluate, self, points, split)
+
+        if not isinstance(batch, Minibatch):
+            return Estimate(*on_rows(particles, batch))
+        if min(map(len, jax.tree.leaves(batch.rows))) < 2:  # one row does not say how noisy it is: all may be noise
+            found = Estimate(*on_rows(particles, batch.rows))
+            return dataclasses.replace(found, noise=found.scores, plain=found.scores)
+        anchor = None if batch.anchor is None else self._tempered_anchor(batch.anchor)
+        points = particles if anchor is None else jnp.concatenate([particles, anchor.point[None]])
+        values, scores = jax.vmap(on_rows, in_axes=(None, 0))(points, halves(batch.rows))
+        return estimated(values, scores, particles, anchor)
 
     def finite(self, log_densities: Weights, scores: Scores) -> Bool[Array, " n"]:
         """Say of every particle whether it is at a point where the density is positive and finite, and the score is."""
@@ -94,9 +134,10 @@ class FlatTarget(eqx.Module):
         # Outside of the support the score may well be finite, even zero.
         return finite & jnp.isfinite(log_densities) if self.knows_log_density else finite
 
-    def minibatch(self, key: PRNGKeyArray, step: Array) -> Batch | None:
-        """Return the rows of the data that this step sees; None: all of them, or a batch that the host feeds."""
-        return None if self.data is None else self.data.minibatch(key, step)
+    def minibatch(self, key: PRNGKeyArray, step: Array, anchor: Anchor | None = None) -> Minibatch | None:
+        """Return what this step sees of the data; None: all of them, or a batch that the host feeds."""
+        rows = None if self.data is None else self.data.minibatch(key, step)
+        return None if rows is None else Minibatch(rows, anchor)
 
     def placed(self) -> "FlatTarget":
         """Return the target with its arrays on the current mesh, all of them everywhere but for rows to share."""
@@ -125,6 +166,9 @@ class FlatTarget(eqx.Module):
         if self.inverse_temperature is None:
             return value
         return self.inverse_temperature.astype(value.dtype) * value
+
+    def _tempered_anchor(self, anchor: Anchor) -> Anchor:
+        return dataclasses.replace(anchor, score=self._tempered(anchor.score))
 
 
 def flatten(target: Target | Callable[[Params], Scalar], particles: Params) -> tuple[FlatTarget, Particles]:

@@ -168,6 +168,10 @@ class Plates(Data):
             for number, plate in enumerate(self.plates)
         }
 
+    def blocks(self, num_rows, *, key):
+        # The data are the model's arguments, in memory, and a model says nothing of a part of several plates.
+        return iter([{plate.name: jnp.arange(plate.size) for plate in self.plates}])
+
     @property
     def _longest(self) -> Plate:
         return max(self.plates, key=lambda plate: plate.size / plate.subsample_size)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from steinflow.targets.batches import batch_indices
+from steinflow.targets.batches import batch_indices, block_size, row_blocks
 from steinflow.typing import Batch, PRNGKeyArray, PyTree
 
 BLOCK_STEPS = 64  # at most so many are read at once
@@ -27,6 +27,10 @@ class HostData(abc.ABC):
     @abc.abstractmethod
     def read(self, key: PRNGKeyArray, start: int, stop: int, batch_size: int | None) -> Batch | None:
         """Return the batches of steps start .. stop-1, stacked; fewer if they end before, None if there are none."""
+
+    def blocks(self, num_rows: int, *, key: PRNGKeyArray) -> Iterator[Batch] | None:
+        """Return blocks that together are all rows, as `Data.blocks`; None where they cannot be read again."""
+        return None
 
 
 class Mapped(HostData):
@@ -54,6 +58,16 @@ class Mapped(HostData):
         # Always as many indices, so that this compiles once.
         steps = start + jnp.arange(BLOCK_STEPS)
         indices = np.asarray(_block_indices(key, steps, self.num_rows, batch_size))[: stop - start]
+        return self._rows(indices)
+
+    def blocks(self, num_rows, *, key):
+        for rows in row_blocks(self.arrays, self.num_rows, num_rows, key=key):
+            if isinstance(rows, slice):
+                yield jax.tree.map(lambda leaf, rows=rows: np.asarray(leaf[rows]), self.arrays)
+            else:
+                yield self._rows(rows)
+
+    def _rows(self, indices):
         # In ascending order, as files like it, and HDF5 demands; then back into the order of the shuffle.
         places, back = np.unique(indices, return_inverse=True)
         back = back.reshape(indices.shape)
@@ -71,12 +85,25 @@ class Stream(HostData):
             function with the step; an iterable is read from its beginning up to there, and has to yield the same
             batches again.
         num_rows: the number of rows N that the batches are drawn from.
+        epoch: an iterable over blocks that are all rows, each once, for anchors (`targets/anchors.py`). By default
+            `batches`, where that is an iterable that starts anew every time; a function of the step and a generator
+            have none, and their noise is not corrected.
     """
 
-    def __init__(self, batches: Iterable[Batch] | Callable[[int], Iterator[Batch]], num_rows: int):
+    def __init__(
+        self,
+        batches: Iterable[Batch] | Callable[[int], Iterator[Batch]],
+        num_rows: int,
+        *,
+        epoch: Iterable[Batch] | None = None,
+    ):
         if not callable(batches) and not isinstance(batches, Iterable):
             raise TypeError(f"A stream is an iterable of batches, or a function step -> iterator; got {batches!r}.")
+        if isinstance(epoch, Iterator) or not isinstance(epoch, Iterable | None):
+            raise TypeError(f"epoch is an iterable over all rows that starts anew every time; got {epoch!r}.")
         self.batches, self.num_rows = batches, num_rows
+        again = isinstance(batches, Iterable) and not isinstance(batches, Iterator)
+        self.epoch = batches if epoch is None and again else epoch
         self._iterator: Iterator[Batch] = iter(())
         self._position = -1  # the step whose batch comes next; -1 before the first
         self._shape: Batch | None = None  # of the first batch, and so of all
@@ -105,6 +132,18 @@ class Stream(HostData):
             if self._position > start:
                 batches.append(batch)
         return jax.tree.map(lambda *leaves: np.stack(leaves), *batches) if batches else None
+
+    def blocks(self, num_rows, *, key):
+        return None if self.epoch is None else self._blocks(self.epoch, num_rows)
+
+    def _blocks(self, epoch, num_rows):
+        """Yield the batches of an epoch, several at a time, all of them or until there are enough rows."""
+        size = num_rows_of(self.batch_shape(None))
+        several = max(1, block_size(self.batch_shape(None), self.num_rows) // size)
+        batches, seen = iter(epoch), 0
+        while (seen < num_rows or num_rows >= self.num_rows) and (block := list(itertools.islice(batches, several))):
+            seen += several * size
+            yield jax.tree.map(lambda *leaves: np.concatenate(leaves), *block)
 
     def _open(self, step):
         if isinstance(self.batches, Iterator) and self._position >= 0:

@@ -8,7 +8,9 @@ from runs import PAPER, X0
 from scenarios import normal_log_density
 
 import steinflow as sf
-from steinflow.inference.compiled import Plan, Run, View
+from steinflow.inference.compiled import Run
+from steinflow.inference.plan import Plan
+from steinflow.inference.views import View
 from steinflow.methods.base import Draws
 from steinflow.targets.flat import flatten
 

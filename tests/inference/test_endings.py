@@ -5,8 +5,8 @@ import pytest
 from runs import X0
 
 import steinflow as sf
-from steinflow.inference.compiled import View
 from steinflow.inference.endings import ending_of
+from steinflow.inference.views import View
 from steinflow.methods.base import Draws
 
 

@@ -196,7 +196,9 @@ def test_the_final_state_and_the_versions_are_kept(short_run):
 
 def test_batch_noise():
     assert "batch_noise" not in run(posterior(np.arange(12.0), batch_size=12)).info
-    assert run(posterior(np.arange(12.0), batch_size=3)).info["batch_noise"] == pytest.approx(np.sqrt(4 / 20))
+    info = run(posterior(np.arange(12.0), batch_size=3)).info
+    assert info["passes"] == 1
+    assert info["batch_noise"] < 1e-5  # the rows differ by constants, which an anchor takes off whole
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,8 @@ def test_never_on_a_plateau(method):
 
 def test_not_on_the_noise_of_minibatches():
     rows = np.random.default_rng(0).normal(size=1000).astype(np.float32)
-    target = sf.Posterior(lambda x: -0.5 * x**2 / 100, lambda x, batch: -0.5 * (batch - x) ** 2, rows, batch_size=10)
+    data = sf.data.Stream((rows[i * 10 % 1000 :][:10] for i in range(1000)), num_rows=1000)  # read once: no anchors
+    target = sf.Posterior(lambda x: -0.5 * x**2 / 100, lambda x, batch: -0.5 * (batch - x) ** 2, data)
     x0 = 0.1 * jax.random.normal(jax.random.key(0), (50,))
     result = sf.fit(target, particles=x0, num_steps=300, stop=sf.Converged(), progress=False)
     assert result.info["num_steps"] == 300

@@ -11,8 +11,7 @@ from steinflow.models.supervised import Weighted, usual_batch_size, usual_num_st
 def test_many_rows_come_in_batches_and_get_ten_passes():
     assert usual_batch_size(10_000) is None
     assert usual_batch_size(10_001) == 1000
-    assert usual_num_steps(5_000, None) == usual_num_steps(50_000, 1000) == 1000
-    assert usual_num_steps(800_001, 1000) == 8010
+    assert usual_num_steps(5_000, None) == usual_num_steps(50_000, 1000) == usual_num_steps(800_001, 1000) == 1000
 
 
 def test_networks_take_many_small_steps():

@@ -131,12 +131,19 @@ def test_rising_spread_asks_for_steps():
 
 
 def test_noise_of_minibatches_hides_the_mean():
-    """The score of a minibatch is off for all particles alike: that says nothing about the mean."""
-    scores = -DRAWS + 20
-    assert judge(jnp.asarray(DRAWS), jnp.asarray(scores), jnp.zeros(500)).level == "bad"
-    assert judge(jnp.asarray(DRAWS), jnp.asarray(scores), jnp.zeros(500), batch_noise=0.05).level == "good"
-    noisy = judge(jnp.asarray(DRAWS), jnp.asarray(scores), jnp.zeros(500), batch_noise=0.4)
+    """The score of a minibatch is off for all particles alike: where it is noisy, that says nothing about the mean."""
+
+    def judged(offset, **noise):
+        return judge(jnp.asarray(DRAWS), jnp.asarray(-DRAWS + offset), jnp.zeros(500), **noise)
+
+    assert judged(20).level == "bad"
+    assert judged(20, batch_noise=0.05, score_noise=20.0).level == "good"
+    assert judged(20, batch_noise=0.001, score_noise=0.01).level == "bad", "scores that are hardly noisy are believed"
+    found, less = (judged(0.3, batch_noise=0.001, score_noise=noise).metrics["mean_error"] for noise in (0.0, 0.09))
+    np.testing.assert_allclose(less, np.sqrt(found**2 - 0.09**2), err_msg="less what noise feigns")
+    noisy = judged(20, batch_noise=0.4, score_noise=20.0, num_steps=1000)
     assert (noisy.level, "uncertain by about 0.4 sds" in noisy.reasons[0]) == ("doubtful", True)
+    assert "15,000 more steps would bring that below 0.1" in noisy.reasons[0]
 
 
 def test_overflow():

@@ -51,7 +51,7 @@ def test_what_methods_ask_about_the_data():
     assert (flat.num_rows, flat.noisy, flat.minibatch(jax.random.key(0), jnp.asarray(0))) == (10, False, None)
     flat, _ = flatten(posterior(batch_size=4), jnp.ones(3))
     assert (flat.num_rows, flat.noisy) == (10, True)
-    assert flat.minibatch(jax.random.key(0), jnp.asarray(0)).shape == (4,)
+    assert flat.minibatch(jax.random.key(0), jnp.asarray(0)).rows.shape == (4,)
 
 
 def test_a_batch_of_all_rows_is_not_noisy():

@@ -121,8 +121,9 @@ class SVGD(Method):
     def step(self, target, state, batch, *, time, key):
         x, journey = state.particles, state.journey
         if journey is None:
+            found = target.estimate(x, batch)
             particles, step_rule, _ = self._flowed(
-                target, x, target.scores(x, batch), state.step_rule, time=time, key=key
+                x, found.scores, state.step_rule, time=time, key=key, noise=found.noise
             )
             return SVGDState(particles, step_rule)
         walk, phase, keys = journey.walk, Phase.of(journey, time), jax.random.split(key)
@@ -138,19 +139,22 @@ class SVGD(Method):
             return moved[home], state.step_rule, journey.arrived, next_walk.at(home)
 
         def arrive():
-            flowed = self._flowed(target, x, scores, state.step_rule, time=phase.arrival, key=key, arriving=True)
+            flowed = self._flowed(x, scores, state.step_rule, time=phase.arrival, key=key, arriving=True)
             return *flowed, walk
 
         particles, step_rule, arrived, walk = jax.lax.cond(phase.exploring, explore, arrive)
         return SVGDState(particles, step_rule, journey.after(particles, log_densities, walk, arrived, phase))
 
-    def _flowed(self, target, x, scores, step_rule, *, time, key, arriving=False):
+    def _flowed(self, x, scores, step_rule, *, time, key, arriving=False, noise=None):
         """Return the particles after a step of the Stein flow, the step rule's state, and whether they had arrived."""
         known = jnp.all(jnp.isfinite(scores), axis=1, keepdims=True)
         frame = self.metric.frame(x)
         u, s = frame.points(x), frame.scores(jnp.where(known, scores, 0.0))
         phi = self._direction(u, shortened(s) if arriving else s, key=key)
-        moves, step_rule = self.step_rule.moves(phi, u, step_rule, time=time, noisy=target.noisy)
+        if noise is not None:  # the direction is linear in the scores
+            noisier = s + frame.scores(jnp.where(known, noise, 0.0))
+            noise = self._direction(u, noisier, key=key) - phi
+        moves, step_rule = self.step_rule.moves(phi, u, step_rule, time=time, noise=noise)
         moved = x + frame.moves(moves)
         possible = jnp.all(jnp.isfinite(moved), axis=1, keepdims=True) & jnp.any(known)
         return jnp.where(possible, moved, x), step_rule, has_arrived(u, s)

@@ -26,7 +26,7 @@ class StepRule(eqx.Module):
 
     @abc.abstractmethod
     def moves(
-        self, direction: Direction, points: Particles, state: Any, *, time: Time, noisy: bool
+        self, direction: Direction, points: Particles, state: Any, *, time: Time, noise: Direction | None = None
     ) -> tuple[Array, Any]:
         """Return the moves of all points and the next state.
 
@@ -35,7 +35,7 @@ class StepRule(eqx.Module):
             points: the particles in the coordinates of the metric.
             state: what `init` or the step before returned.
             time: which step this is, of how many.
-            noisy: whether the scores come from a minibatch.
+            noise: what a draw of the noise of the scores adds to the direction; None where they are exact.
         """
 
 
@@ -47,7 +47,7 @@ class Optax(StepRule):
     def init(self, particles):
         return self.optimizer.init(particles)
 
-    def moves(self, direction, points, state, *, time, noisy):
+    def moves(self, direction, points, state, *, time, noise=None):
         with jax.numpy_dtype_promotion("standard"):  # optax counts steps in ints and multiplies them with floats
             updates, state = self.optimizer.update(-direction, state, points)
         return jnp.asarray(updates), state
@@ -70,6 +70,9 @@ def adagrad(step_size: float = 0.1) -> optax.GradientTransformation:
     return optax.adagrad(step_size, initial_accumulator_value=0.0, eps=1e-6)
 
 
+_CLEAR = 0.5  # the part of a squared direction that may be noise; beyond, its angles say little
+_PATIENCE = 0.9  # by how much steps that noise rules shrink
+
 _ADAM = Optax(optax.scale_by_adam())
 
 
@@ -86,8 +89,8 @@ class DecayingAdam(StepRule):
     def init(self, particles):
         return _ADAM.init(particles)
 
-    def moves(self, direction, points, state, *, time, noisy):
-        directions, state = _ADAM.moves(-direction, points, state, time=time, noisy=noisy)
+    def moves(self, direction, points, state, *, time, noise=None):
+        directions, state = _ADAM.moves(-direction, points, state, time=time)
         size = self.reach / time.num_steps.astype(self.reach.dtype) * (1 + jnp.cos(jnp.pi * time.fraction))
         return size.astype(direction.dtype) * directions, state
 
@@ -116,9 +119,10 @@ class Adaptive(StepRule):
     - In long runs the steps of the shape are at most $300 / (1 - d/n)$ over the number of steps: once everything has
       settled, single particles would otherwise creep away.
 
-    The noise of minibatches says nothing about a good step size. There the sizes stay as they start, the decay averages
-    the noise, and shapes change by at most one unit (root mean square) per unit of time: a cloud much wider than the
-    target contracts without overshooting.
+    With minibatches the angle of two directions says something as long as less than half of a squared direction is
+    noise, as it is on the way to the target. Where noise rules, a size goes back to where it started, and the decay
+    averages. All particles of a cloud much wider than the target are slowed by the same factor, so that it contracts
+    without losing its shape.
 
     Args:
         start: both step sizes at first.
@@ -136,31 +140,44 @@ class Adaptive(StepRule):
         size, longest = (jnp.asarray(value, particles.dtype) for value in (self.start, self.longest))
         return AdaptiveState(size, size, jnp.zeros_like(particles[0]), jnp.zeros_like(particles), longest)
 
-    def moves(self, direction, points, state, *, time, noisy):
+    def moves(self, direction, points, state, *, time, noise=None):
         num_particles, dim = direction.shape
         finite = jnp.where(jnp.isfinite(direction), direction, 0.0)  # an overflow must not stay in the state
         shift, shape = mean_and_shape(finite)
         unit_shift, unit_shape = _unit(shift), _unit(shape)
         shift_cosine = jnp.sum(unit_shift * state.last_shift)
         shape_cosine = jnp.sum(unit_shape * state.last_shape)
-        if noisy:
-            shift_size, shape_size = state.shift_size, state.shape_size
-            shape = shape / jnp.maximum(jnp.sqrt(jnp.mean(shape**2)), 1.0)
-        else:
-            num_steps = time.num_steps.astype(direction.dtype)
-            settling = self.settling / max(1 - dim / num_particles, 1e-6)
-            shift_size = self._adapted(state.shift_size, shift_cosine, 1.0)
-            shape_size = self._adapted(state.shape_size, shape_cosine, jnp.minimum(1.0, settling / num_steps))
+        num_steps = time.num_steps.astype(direction.dtype)
+        settling = self.settling / max(1 - dim / num_particles, 1e-6)
+        shift_size = self._adapted(state.shift_size, shift_cosine, 1.0)
+        shape_size = self._adapted(state.shape_size, shape_cosine, jnp.minimum(1.0, settling / num_steps))
+        striding = shift_cosine > 0.9
+        if noise is not None:
+            clear_shift, clear_shape = map(_clear, (shift, shape), mean_and_shape(jnp.nan_to_num(noise)))
+            shift_size = jnp.where(clear_shift, shift_size, self._patient(state.shift_size))
+            shape_size = jnp.where(clear_shape, shape_size, self._patient(state.shape_size))
+            longest = jnp.sqrt(jnp.mean(jnp.sum((shape_size * shape) ** 2, axis=1))) / self.longest
+            shape = shape / jnp.maximum(longest, 1.0)
+            striding &= clear_shift
 
         shift, shape = (_decay(time, direction.dtype) * part for part in (shift_size * shift, shape_size * shape))
-        striding = (shift_cosine > 0.9) & (jnp.linalg.norm(shift) > state.stride) & (not noisy)
+        striding &= jnp.linalg.norm(shift) > state.stride
         stride = jnp.where(striding, 1.5 * state.stride, jnp.asarray(self.longest, direction.dtype))
-        moves = _at_most(stride, shift) + _at_most(self.longest, shape)
+        moves = _at_most(stride, shift) + _at_most(self.longest if noise is None else 2 * self.longest, shape)
         return moves, AdaptiveState(shift_size, shape_size, unit_shift, unit_shape, stride)
+
+    def _patient(self, step_size):
+        """Return the size of a step that noise rules: back to where it started, which averages more."""
+        return jnp.minimum(step_size, jnp.maximum(_PATIENCE * step_size, self.start)).astype(step_size.dtype)
 
     def _adapted(self, step_size, cosine, largest):
         rate = jnp.where(cosine > 0, self.growth, 1.0).astype(cosine.dtype) * cosine
         return jnp.minimum(step_size * jnp.exp(rate), largest).astype(step_size.dtype)
+
+
+def _clear(part, noise):
+    """Say whether a direction is more than its noise."""
+    return jnp.sum(noise**2) < _CLEAR * jnp.sum(part**2)
 
 
 def _decay(time, dtype):

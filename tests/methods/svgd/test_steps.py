@@ -31,7 +31,7 @@ def test_any_optimiser_of_optax_finds_mean_and_variance(name):
 def test_optimisers_that_need_parameters_see_the_points():
     """Weight decay pulls towards zero, which optax can do only if it is given the parameters."""
     rule, points = as_step_rule(optax.adamw(0.1, weight_decay=0.5)), jnp.ones((3, 2))
-    moves, _ = rule.moves(jnp.zeros((3, 2)), points, rule.init(points), time=at(0), noisy=False)
+    moves, _ = rule.moves(jnp.zeros((3, 2)), points, rule.init(points), time=at(0))
     np.testing.assert_allclose(moves, -0.05, rtol=1e-5)
 
 
@@ -64,7 +64,7 @@ def test_decaying_adam_is_adam_on_a_cosine(dtype):
     our_state, their_state = ours.init(start), theirs.init(start)
     for step, g in enumerate(np.random.default_rng(0).normal(size=(num_steps, 1, 3))):
         g = jnp.asarray(g, dtype)
-        moves, our_state = ours.moves(-g, start, our_state, time=at(step, num_steps), noisy=False)
+        moves, our_state = ours.moves(-g, start, our_state, time=at(step, num_steps))
         with jax.numpy_dtype_promotion("standard"):
             expected, their_state = theirs.update(g, their_state)
         np.testing.assert_allclose(moves, expected, rtol=1e-4)
@@ -77,13 +77,13 @@ def test_nothing_moves_further_than_it_may_and_nothing_is_nan():
     state = rule.init(points)
     huge = (1e30 * jnp.ones((4, 3)), jnp.full((4, 3), jnp.nan), jnp.zeros((4, 3)), jnp.eye(4, 3) * 1e20)
     for direction in huge:
-        moves, state = rule.moves(direction, points, state, time=at(0), noisy=False)
+        moves, state = rule.moves(direction, points, state, time=at(0))
         assert np.all(np.isfinite(moves))
         assert np.all(np.linalg.norm(moves, axis=1) <= 0.5 + state.stride + 1e-6)
         assert np.all(np.isfinite(state.shift_size))
     lengths = []
     for _ in range(3):  # now in one direction again and again
-        moves, state = rule.moves(1e3 * jnp.ones((4, 3)), points, state, time=at(0), noisy=False)
+        moves, state = rule.moves(1e3 * jnp.ones((4, 3)), points, state, time=at(0))
         lengths.append(np.linalg.norm(moves[0]))
     np.testing.assert_allclose(np.divide(lengths[1:], lengths[:-1]), 1.5, rtol=1e-5)
 
@@ -91,32 +91,47 @@ def test_nothing_moves_further_than_it_may_and_nothing_is_nan():
 def test_step_sizes_grow_where_directions_agree_and_shrink_where_they_do_not():
     rule, points = Adaptive(), jnp.eye(4, 3)
     shape = points - jnp.mean(points, axis=0)
-    _, state = rule.moves(shape, points, rule.init(points), time=at(0), noisy=False)
+    _, state = rule.moves(shape, points, rule.init(points), time=at(0))
     np.testing.assert_allclose(state.shape_size, 0.1, rtol=1e-5)  # the first direction has nothing to agree with
-    _, agreed = rule.moves(2 * shape, points, state, time=at(1), noisy=False)
-    _, turned = rule.moves(-shape, points, state, time=at(1), noisy=False)
+    _, agreed = rule.moves(2 * shape, points, state, time=at(1))
+    _, turned = rule.moves(-shape, points, state, time=at(1))
     np.testing.assert_allclose([agreed.shape_size, turned.shape_size], [0.1 * np.exp(0.15), 0.1 / np.e], rtol=1e-5)
 
 
-def test_noise_says_nothing_about_step_sizes():
+def test_steps_adapt_where_directions_are_more_than_noise():
     rule, points = Adaptive(), jnp.eye(4, 3)
-    state = rule.init(points)
-    for _ in range(2):
-        moves, state = rule.moves(1e3 * points, points, state, time=at(0), noisy=True)
-    np.testing.assert_allclose([state.shift_size, state.shape_size], 0.1, rtol=1e-6)
-    shape = moves - np.mean(moves, axis=0)
-    np.testing.assert_allclose(np.sqrt(np.mean(shape**2)), 0.1, rtol=1e-4)  # directions are of unit length at most
+    small, large = 0.1 * points, points  # both parts of the direction are as long as the noise of the second
+    for noise, grown in ((small, True), (large, False)):
+        state = rule.init(points)
+        for _ in range(3):
+            _, state = rule.moves(points, points, state, time=at(0), noise=noise)
+        sizes = np.array([state.shift_size, state.shape_size])
+        assert np.all(sizes > 0.12) if grown else np.all(sizes == np.float32(0.1))
+    state = state._replace(shift_size=jnp.asarray(0.8), shape_size=jnp.asarray(0.05))
+    _, state = rule.moves(points, points, state, time=at(0), noise=large)
+    np.testing.assert_allclose([state.shift_size, state.shape_size], [0.72, 0.05], rtol=1e-6)
+
+
+def test_a_wide_cloud_contracts_without_losing_its_shape():
+    """Particles further out move further: the ratio of their distances stays."""
+    rule, points = Adaptive(), jnp.asarray(np.random.default_rng(0).normal(size=(50, 3)), jnp.float32)
+    points = points - jnp.mean(points, axis=0)
+    moves, _ = rule.moves(-1e3 * points, points, rule.init(points), time=at(0), noise=jnp.zeros_like(points))
+    lengths = np.linalg.norm(moves, axis=1)
+    assert np.sqrt(np.mean(lengths**2)) <= 0.5 + 1e-6
+    ratios = lengths / np.linalg.norm(points, axis=1)
+    np.testing.assert_allclose(ratios, ratios[0], rtol=1e-4)
 
 
 def test_the_step_size_falls_to_zero_at_the_end():
     rule, points = Adaptive(), jnp.ones((4, 3))
-    moves, _ = rule.moves(points, points, rule.init(points), time=at(100), noisy=False)
+    moves, _ = rule.moves(points, points, rule.init(points), time=at(100))
     np.testing.assert_allclose(moves, 0.0, atol=1e-6)
 
 
 def test_in_long_runs_the_steps_of_the_shape_stay_small():
     rule, points = Adaptive(), jnp.eye(4, 2)
-    step = jax.jit(lambda state: rule.moves(points, points, state, time=at(0, 3000), noisy=False)[1])
+    step = jax.jit(lambda state: rule.moves(points, points, state, time=at(0, 3000))[1])
     state = rule.init(points)
     for _ in range(50):  # the same direction again and again: step sizes grow as far as they may
         state = step(state)

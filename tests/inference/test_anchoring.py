@@ -1,0 +1,129 @@
+"""Runs on minibatches: as accurate as on all rows, from prior draws, in a few passes, whatever holds the data."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import steinflow as sf
+
+NUM_ROWS, BATCH, DIM = 20_000, 50, 3
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(NUM_ROWS, DIM)).astype(np.float32)
+Y = (X @ np.array([2.0, -1.0, 0.5]) + RNG.normal(size=NUM_ROWS)).astype(np.float32)
+PRECISION = np.eye(DIM) + X.T.astype(float) @ X.astype(float)
+MEAN, SD = np.linalg.solve(PRECISION, X.T.astype(float) @ Y), np.sqrt(np.diag(np.linalg.inv(PRECISION)))
+
+
+def log_prior(w):
+    return -0.5 * jnp.sum(w**2)
+
+
+def log_likelihood(w, rows):
+    return -0.5 * (rows[1] - rows[0] @ w) ** 2
+
+
+def prior(key):
+    return jax.random.normal(key, (DIM,))
+
+
+def posterior(data=(X, Y), batch_size=BATCH):
+    return sf.Posterior(log_prior, log_likelihood, data, batch_size, prior=prior)
+
+
+IN_MEMORY = posterior()  # one object, so that all runs compile once
+
+
+def fit(target=IN_MEMORY, **changes):
+    return sf.fit(target, **{"num_particles": 50, "num_steps": 500, "progress": False, **changes})
+
+
+class Loader:
+    """Epochs of batches, the last of them shorter."""
+
+    def __init__(self, size=BATCH):
+        self.size = size
+
+    def __iter__(self):
+        order = np.random.default_rng(1).permutation(NUM_ROWS)
+        for start in range(0, NUM_ROWS, self.size):
+            rows = order[start : start + self.size]
+            yield X[rows], Y[rows]
+
+
+def assert_right(result):
+    error = (np.mean(result.particles, axis=0) - MEAN) / SD
+    assert np.max(np.abs(error)) < 0.05
+    np.testing.assert_allclose(np.std(result.particles, axis=0) / SD, 1, atol=0.05)
+    assert result.verdict.level == "good", result.verdict
+    assert result.info["passes"] < 6
+
+
+@pytest.mark.parametrize("key", [0, 1, 2])
+def test_prior_draws_come_to_the_accuracy_of_all_rows(key):
+    """500 batches see every row 1.25 times: by itself their noise would leave the mean 0.9 sds off."""
+    assert_right(fit(key=key))
+
+
+def test_a_stream_that_can_be_read_again():
+    assert_right(fit(posterior(sf.data.Stream(Loader(), NUM_ROWS), None)))
+
+
+@pytest.mark.parametrize("epoch", [None, Loader(1000)], ids=["read once", "with an epoch"])
+def test_a_stream_by_steps(epoch):
+    """A function of the step says nothing about epochs: without one, its noise stays, and the verdict says so."""
+
+    def batches(step):
+        while True:
+            rows = np.random.default_rng(step).integers(0, NUM_ROWS, BATCH)
+            yield X[rows], Y[rows]
+            step += 1
+
+    result = fit(posterior(sf.data.Stream(batches, NUM_ROWS, epoch=epoch), None))
+    if epoch is None:
+        assert result.info["passes"] == 0
+        assert 0.4 < result.info["batch_noise"] < 2  # sqrt(N / rows seen) is 0.9
+        assert "minibatches leave the mean uncertain" in str(result.verdict)
+        assert "more steps would bring that below 0.1" in str(result.verdict)
+        assert sf.results.verdict.Remedy.REREAD in result.verdict.remedies
+    else:
+        assert_right(result)
+
+
+def test_an_epoch_without_an_end_is_none():
+    class Endless:
+        def __iter__(self):
+            rng = np.random.default_rng(0)
+            while True:
+                rows = rng.integers(0, NUM_ROWS, BATCH)
+                yield X[rows], Y[rows]
+
+    result = fit(posterior(sf.data.Stream(Endless(), NUM_ROWS), None), num_steps=20)
+    assert result.info["passes"] > 1
+    assert result.info["batch_noise"] > 1
+
+
+def test_a_resumed_run_has_its_anchor(tmp_path):
+    class StoppedError(Exception):
+        pass
+
+    def stop(history):
+        if history["step"][-1] >= 40:
+            raise StoppedError
+        return False
+
+    settings = {"num_steps": 100, "record_every": 5}
+    with pytest.raises(StoppedError):
+        fit(checkpoint=sf.Checkpoint(tmp_path / "run", every_steps=7), stop=stop, **settings)
+    resumed = fit(checkpoint=sf.Checkpoint(tmp_path / "run", every_steps=7), **settings)
+    undisturbed = fit(**settings)
+    np.testing.assert_array_equal(resumed.particles, undisturbed.particles)
+    np.testing.assert_array_equal(resumed.scores, undisturbed.scores)
+    assert resumed.info["passes"] == undisturbed.info["passes"] > 0
+
+
+def test_a_run_that_has_converged_stops():
+    result = fit(num_steps=2000, stop=sf.Converged())
+    assert result.outcome is sf.Outcome.STOPPED
+    assert result.info["num_steps"] < 1500
+    assert_right(result)
