@@ -51,6 +51,7 @@ _DRAWS_DOUBTFUL, _DRAWS_BAD = 2.0, 10.0  # that many times fewer
 _HEAVY_TAILED, _SHORT_RADIUS = 0.72, 0.65  # growth of -t'u with |u|^2 relative to a Gaussian; its covariance over 2d
 _FAR_OUT = 7.0  # sds
 _MIXING_DOUBTFUL, _MIXING_BAD = 1.2, 1.4  # R-hat; up to 1.17 where answers are right
+_LOST_DOUBTFUL, _LOST_BAD = 0.1, 0.5  # share of the particles
 _SD_DOUBTFUL, _SD_BAD = 0.033, 0.25  # standard error of an sd, as a part of it: three are 10%
 _SEPARATED = 5.0  # distance of two groups in units of their own sds: 2.7 for a Gaussian cut in two, 3.5 for a uniform
 _MASS_DOUBTFUL, _MASS_BAD = 0.1, 0.25  # share of the particles in a group against its share of the mass
@@ -68,6 +69,9 @@ class Remedy(enum.StrEnum):
     NUTS = "compare with NUTS: result.check()"
     WIDER_START = "compare with a run from a wider start"
     ANNEALING = "compare with sf.Annealed(sf.SVGD())"
+    ORDER = (
+        "put an order on what tells the components apart, as numpyro's ordered_vector or PyMC's ordered transform do"
+    )
     WEIGHTS = "reweight the particles: result.reweighted()"
     CLOSER_START = "start closer to the posterior"
     LOG_SPACE = "write the log density with log-space functions"
@@ -307,11 +311,20 @@ def _on_trajectory(trajectory):
         f"particles do not pass between the {trajectory['modes']} modes that they found; the weights of these are "
         "estimates of their mass"
     )
+    remedies: tuple[Remedy, ...] = (Remedy.WIDER_START, Remedy.ANNEALING)
+    if trajectory["labels_switch"]:
+        remedies = (Remedy.ORDER,)
+        modes += ". They look like one mode with its labels switched, as those of the components of a mixture"
+    lost = (
+        f"{trajectory['lost']:.0%} of the particles stayed where there is no mass, or came from there too late, and do "
+        "not count"
+    )
     uncertain = f"some sds are known only to about {error:.0%}, as in heavy tails and funnels"
     return [
         _graded(mixing, _MIXING_DOUBTFUL, _MIXING_BAD, apart, Remedy.MORE_STEPS, Remedy.NUTS),
         _graded(error, _SD_DOUBTFUL, _SD_BAD, uncertain, Remedy.MORE_STEPS, Remedy.MORE_PARTICLES),
-        Finding("doubtful", modes, (Remedy.WIDER_START, Remedy.ANNEALING)) if trajectory["modes"] > 1 else None,
+        _graded(trajectory["lost"], _LOST_DOUBTFUL, _LOST_BAD, lost, Remedy.MORE_STEPS, Remedy.CLOSER_START),
+        Finding("doubtful", modes, remedies) if trajectory["modes"] > 1 else None,
     ]
 
 

@@ -52,6 +52,11 @@ class FlatTarget(eqx.Module):
         """Whether the parameters have a meaning of their own; the weights of a neural network do not."""
         return self.source.identified
 
+    @property
+    def is_tempered(self) -> Array:
+        """Whether this is a flatter version of the target."""
+        return jnp.zeros((), bool) if self.inverse_temperature is None else self.inverse_temperature < 1
+
     def log_density(self, x: Point, batch: Minibatch | Batch | None = None) -> Scalar:
         """Return log p(x), as the rows of the batch have it."""
         return self._tempered(self.source.log_density(self.unravel(x), rows_of(batch)))

@@ -199,6 +199,8 @@ def test_non_finite():
 RIGHT = {
     "mixing": 1.02,
     "modes": 1,
+    "labels_switch": 0.0,
+    "lost": 0.0,
     "mean_error": 0.01,
     "sd_error": 0.01,
     "dispersion": 1.0,
@@ -224,6 +226,9 @@ def test_of_particles_that_explored():
         ({"mixing": 1.3}, "doubtful", "have not seen the same things (R-hat 1.3)"),
         ({"mixing": 2.0}, "bad", "R-hat 2"),
         ({"modes": 3}, "doubtful", "the 3 modes"),
+        ({"modes": 2, "labels_switch": 1.0}, "doubtful", "labels switched"),
+        ({"lost": 0.2}, "doubtful", "20% of the particles stayed where there is no mass"),
+        ({"lost": 0.6}, "bad", "do not count"),
         ({"mean_error": 0.2}, "doubtful", "0.2 sds off"),
         ({"mean_error": 2.0}, "bad", "2 sds off"),
         ({"sd_error": 0.08}, "doubtful", "only to about 8%"),

@@ -126,7 +126,7 @@ class SVGD(Method):
                 x, found.scores, state.step_rule, time=time, key=key, noise=found.noise
             )
             return SVGDState(particles, step_rule)
-        walk, phase, keys = journey.walk, Phase.of(journey, time), jax.random.split(key)
+        walk, phase, keys = journey.walk, Phase.of(journey, target, time), jax.random.split(key)
         ahead = jnp.where(phase.moving, walk.ahead(self.exploration, x, key=keys[0]), x)
         # Once, whatever the phase: this is what compiles longest.
         log_densities, scores = target.log_densities_and_scores(ahead, batch)
@@ -139,8 +139,8 @@ class SVGD(Method):
             return moved[home], state.step_rule, journey.arrived, next_walk.at(home)
 
         def arrive():
-            flowed = self._flowed(x, scores, state.step_rule, time=phase.arrival, key=key, arriving=True)
-            return *flowed, walk
+            moved, rule, arrived = self._flowed(x, scores, state.step_rule, time=phase.arrival, key=key, arriving=True)
+            return moved, rule, arrived & ~target.is_tempered, walk
 
         particles, step_rule, arrived, walk = jax.lax.cond(phase.exploring, explore, arrive)
         return SVGDState(particles, step_rule, journey.after(particles, log_densities, walk, arrived, phase))

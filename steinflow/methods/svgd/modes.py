@@ -11,6 +11,7 @@ no ratio is large; the expectation is over the states between. It takes log dens
 """
 
 import dataclasses
+import itertools
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from steinflow.stein.geometry import even_sample
 _SEPARATED = 5.0  # distance of two halves in units of their own sds: 2.7 for a Gaussian cut in two, 3.5 for a uniform
 _FEWEST = 50  # states that say something about a mode
 _NOTABLE = 0.01  # mass
+_EQUAL = 3.0  # a ratio of masses that may be chance
+_NEAR, _APART = 1.0, 4.0  # sds: the same value, another one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,9 +40,28 @@ class Modes:
         return cls(points, chains, labels, weights_of(points, log_densities, labels)) if np.any(labels) else None
 
     @property
+    def masses(self) -> np.ndarray:
+        """The mass of every mode; together 1."""
+        return np.bincount(self.labels, self.weights)
+
+    @property
     def count(self) -> int:
         """How many have a notable mass."""
-        return int(np.sum(np.bincount(self.labels, self.weights) > _NOTABLE))
+        return int(np.sum(self.masses > _NOTABLE))
+
+    def switch_labels(self, states: np.ndarray) -> bool:
+        """Say whether two modes have the same mass, and two coordinates that change places from the one to the other.
+
+        Args:
+            states: the same as `points`, in the coordinates of the parameters.
+        """
+        masses = self.masses
+        notable = np.flatnonzero(masses > _NOTABLE)
+        parts = {k: states[self.labels == k] for k in notable}
+        return any(
+            1 / _EQUAL < masses[a] / masses[b] < _EQUAL and _change_places(parts[a], parts[b])
+            for a, b in itertools.combinations(notable, 2)
+        )
 
     def evenly(self) -> np.ndarray:
         """Return as many states, repeated in proportion to their weights."""
@@ -47,7 +69,7 @@ class Modes:
 
     def mixing(self) -> float:
         """Return the worst R-hat within a mode of notable mass."""
-        notable = np.flatnonzero(np.bincount(self.labels, self.weights) > _NOTABLE)
+        notable = np.flatnonzero(self.masses > _NOTABLE)
         return max(_mixing(self.points[self.labels == k], self.chains[self.labels == k]) for k in notable)
 
 
@@ -115,6 +137,14 @@ def _right_half(points, chains):
     if distance < _SEPARATED * np.sqrt(max(within[best], 0.0) / len(line)):
         return None
     return points @ direction > 0.5 * (line[best] + line[best + 1])
+
+
+def _change_places(here, there):
+    """Say whether two coordinates have, in the other mode, each the value of the other."""
+    sds = np.sqrt(0.5 * (np.var(here, axis=0) + np.var(there, axis=0)))
+    unit, mean, other = np.maximum(sds[:, None], sds), np.mean(here, axis=0), np.mean(there, axis=0)
+    near, apart = np.abs(mean[:, None] - other) < _NEAR * unit, np.abs(mean[:, None] - mean) > _APART * unit
+    return bool(np.any(near & near.T & apart))
 
 
 def _averages(points, chains):

@@ -14,6 +14,7 @@ from steinflow.methods.base import Time
 from steinflow.methods.svgd.exploration import Exploration, Walk
 from steinflow.methods.svgd.memory import Trajectory
 from steinflow.methods.svgd.metrics import Metric
+from steinflow.targets.flat import FlatTarget
 from steinflow.typing import Array, Key, Particles
 
 
@@ -54,16 +55,15 @@ class Phase(eqx.Module):
     arrival: Time  # of the step rule: arrival is half a run, in which steps do not decay
 
     @classmethod
-    def of(cls, journey: Journey, time: Time) -> "Phase":
-        """Return the phase of this step."""
+    def of(cls, journey: Journey, target: FlatTarget, time: Time) -> "Phase":
+        """Return the phase of this step; as long as the target is tempered, no warm-up ends."""
         deadline, tenth = (percent * time.num_steps // 100 for percent in (30, 10))
         explored = journey.walk.num_steps.astype(tenth.dtype)
-        questions = tenth * jnp.arange(1, 4, dtype=tenth.dtype)
         return cls(
             exploring=journey.arrived | (time.step >= deadline),
             moving=explored > 0,
             listening=2 * explored >= tenth,
-            asking=~journey.warm & jnp.any(explored == questions),
-            asking_last=explored >= questions[-1],
+            asking=~journey.warm & (explored > 0) & (explored % tenth == 0) & ~target.is_tempered,
+            asking_last=explored >= 3 * tenth,
             arrival=Time(time.step, 2 * deadline),
         )

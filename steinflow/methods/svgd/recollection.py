@@ -145,6 +145,10 @@ class Recollection:
         within = np.mean(self.squares - self.points**2, axis=0)
         return float(np.sqrt(1 + np.max(np.var(self.points, axis=0) / np.maximum(within, 1e-30))))
 
+    def labels_switch(self) -> bool:
+        """Say whether the modes look like one with its labels switched."""
+        return self.modes is not None and self.modes.switch_labels(self.states.reshape(-1, self.states.shape[2]))
+
     @functools.cached_property
     def findings(self) -> dict[str, float]:
         """What the trajectory says about itself, for the verdict; R-hat is that within modes, where they are."""
@@ -154,6 +158,7 @@ class Recollection:
         return {
             "mixing": self.mixing() if self.modes is None else self.modes.mixing(),
             "modes": 1 if self.modes is None else self.modes.count,
+            "labels_switch": float(self.labels_switch()),
             "lost": self.lost / (self.lost + len(self.points)),
             "mean_error": float(np.sqrt(np.mean(moments.mean_error**2) + drift)),
             "sd_error": float(np.max(moments.sd_error)),

@@ -11,6 +11,7 @@ from steinflow.methods.svgd.phases import Journey, Phase
 METRIC, EXPLORATION = sf.svgd.Cloud(), sf.svgd.Microcanonical()
 PARTICLES = jnp.asarray(np.random.default_rng(0).standard_normal((20, 2)), jnp.float32)
 STEPS = 1000
+TARGET, _ = sf.flatten(lambda x: -0.5 * jnp.sum(x**2), PARTICLES)
 
 
 @pytest.fixture(scope="module")
@@ -18,11 +19,11 @@ def journey():
     return Journey.start(EXPLORATION, PARTICLES, METRIC, num_steps=STEPS, key=jax.random.key(0))
 
 
-def at(journey, *, explored, step=0, **changes):
+def at(journey, *, explored, step=0, target=TARGET, **changes):
     """The phase after so many steps of exploring."""
     walk = dataclasses.replace(journey.walk, num_steps=jnp.asarray(explored, jnp.float32))
     changed = dataclasses.replace(journey, walk=walk, **{name: jnp.asarray(value) for name, value in changes.items()})
-    return changed, Phase.of(changed, sf.Time(jnp.asarray(step), jnp.asarray(STEPS)))
+    return changed, Phase.of(changed, target, sf.Time(jnp.asarray(step), jnp.asarray(STEPS)))
 
 
 @pytest.mark.parametrize(
@@ -35,9 +36,11 @@ def test_particles_explore_when_they_have_arrived_or_at_the_deadline(journey, st
     np.testing.assert_allclose(phase.arrival.fraction, step / 600, rtol=1e-6)
 
 
-def test_the_warm_up_asks_three_times_and_then_no_more(journey):
-    asked = [explored for explored in range(0, 500, 10) if at(journey, explored=explored)[1].asking]
+def test_the_warm_up_asks_every_tenth_of_the_run(journey):
+    asked = [explored for explored in range(0, 350, 10) if at(journey, explored=explored)[1].asking]
     assert asked == [100, 200, 300]
+    tempered = TARGET.tempered(jnp.asarray(0.5))
+    assert not any(bool(at(journey, explored=explored, target=tempered)[1].asking) for explored in asked)
     assert not any(bool(at(journey, explored=explored, warm=True)[1].asking) for explored in asked)
     assert [bool(at(journey, explored=explored)[1].listening) for explored in (49, 50, 51)] == [False, True, True]
 

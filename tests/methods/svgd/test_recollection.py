@@ -1,3 +1,5 @@
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -106,3 +108,22 @@ def test_lost_chains_do_not_count(gaussian):
     np.testing.assert_allclose(found.points, right.points[3:], rtol=1e-6)
     assert found.findings["lost"] == pytest.approx(3 / NUM)
     assert found.mixing() < 1.05
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "switched"),
+    [([-3.0, 3.0, 0.0], [3.0, -3.0, 0.0], True), ([-3.0, 3.0, 0.0], [3.0, 3.0, 0.0], False)],
+)
+def test_switched_labels_have_a_name(left, right, switched):
+    """Half of the chains are at one mode, half at another of the same mass."""
+    rng = np.random.default_rng(4)
+    centers = np.where(np.arange(NUM)[:, None] < NUM // 2, np.asarray(left), np.asarray(right))
+    noise = 0.3 * rng.standard_normal((80, NUM, DIM))
+    states = jnp.asarray(centers + noise, jnp.float32)
+    memory = remembered(states, jnp.zeros_like(states), frame_around(np.zeros(DIM), np.eye(DIM)))
+    log_densities = jnp.asarray(-0.5 * np.sum((noise / 0.3) ** 2, axis=2), jnp.float32)
+    recalled = dataclasses.replace(memory.recalled(), log_densities=np.asarray(log_densities, float))
+    assert recalled.modes is not None
+    assert recalled.modes.count == 2
+    assert recalled.labels_switch() == switched
+    assert recalled.findings["labels_switch"] == float(switched)
