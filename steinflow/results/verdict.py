@@ -319,7 +319,8 @@ def _on_trajectory(trajectory):
         f"{trajectory['lost']:.0%} of the particles stayed where there is no mass, or came from there too late, and do "
         "not count"
     )
-    uncertain = f"some sds are known only to about {error:.0%}, as in heavy tails and funnels"
+    known = f"known only to about {error:.0%}" if error < 1 else "not known at all"
+    uncertain = f"some sds are {known}, as in heavy tails and funnels"
     return [
         _graded(mixing, _MIXING_DOUBTFUL, _MIXING_BAD, apart, Remedy.MORE_STEPS, Remedy.NUTS),
         _graded(error, _SD_DOUBTFUL, _SD_BAD, uncertain, Remedy.MORE_STEPS, Remedy.MORE_PARTICLES),
