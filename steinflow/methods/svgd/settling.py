@@ -38,7 +38,6 @@ _MANY = 1000  # particles that represent a posterior well enough as the draws th
 _STRETCH = 2.0  # at most, in any direction: nearly as many dimensions as particles leave some with little spread
 _SLOPES = 20_000_000  # at most: those of every user's parameter, in every coordinate, at every particle
 _NEWTON_STEPS = 5
-_LINEAR = 1e-3  # of the variance: what is left by a parameter whose mean and sd follow from those of the coordinates
 _HEAVIEST = 30.0  # kurtosis: with more, thousands of states do not know the sd, which may be infinite
 
 
@@ -53,10 +52,11 @@ def settled(target: FlatTarget, particles: np.ndarray, recalled: Recollection) -
         states = modes.evenly()
         points, moments = states[even_sample(len(states), num_particles)][:num_particles], Moments.of(states)
         correlations = np.corrcoef(states, rowvar=False).reshape(dim, dim) if num_particles > dim else None
+    states = matched(states, moments, correlations)
     if num_particles <= _MANY:
         points = np.asarray(support_points(points.astype(np.float32), states.astype(np.float32)), float)
     points = matched(shaped(points, states), moments, correlations)
-    found = frame.center + frame.moves(as_seen(target, recalled, points, states))
+    found = frame.center + frame.moves(as_seen(target, recalled, points, moments, states))
     # Where nothing moved, or everything overflowed, there is nothing to represent.
     return np.where(np.all(np.isfinite(found)), found, particles)
 
@@ -96,23 +96,21 @@ def matched(points: np.ndarray, moments: Moments, correlations: np.ndarray | Non
     return moments.mean + white @ (axes * stretch) @ axes.T @ root
 
 
-def as_seen(target: FlatTarget, recalled: Recollection, points: np.ndarray, states: np.ndarray) -> np.ndarray:
+def as_seen(
+    target: FlatTarget, recalled: Recollection, points: np.ndarray, moments: Moments, states: np.ndarray
+) -> np.ndarray:
     """Return the points, moved by as little as gives the user's parameters the mean and sd of those at the states.
 
-    The points keep their own mean and sds, those of the trajectory, and so do parameters that are all but linear.
+    In their own coordinates the points keep the moments of the trajectory.
     """
-    if not np.all(np.isfinite(states)):
-        return points
     frame, dtype = recalled.frame, recalled.states.dtype
     places = jnp.asarray(frame.center + frame.moves(states), dtype)
     seen = np.asarray(_seen(target, places), float)
     mean, sd = np.mean(seen, axis=0), np.std(seen, axis=0)
     fourth = np.mean((seen - mean) ** 4, axis=0)
     known = (sd > 1e-6 * np.abs(mean)) & (fourth < _HEAVIEST * sd**4)  # and finite
-    known[known] &= _rest_of_linear(states, seen[:, known]) > _LINEAR
-    if not np.any(known) or points.size * np.sum(known) > _SLOPES:
+    if np.array_equal(seen, places) or points.size * np.sum(known) > _SLOPES:
         return points
-    moments = Moments.of(points)
     mean, sd = np.append(moments.mean, mean[known]), np.append(moments.sd, sd[known])
     own = np.broadcast_to(np.eye(points.shape[1]), (len(points), *2 * points.shape[1:]))
     for _ in range(_NEWTON_STEPS):
@@ -121,13 +119,6 @@ def as_seen(target: FlatTarget, recalled: Recollection, points: np.ndarray, stat
         values = (np.append(points, np.asarray(values, float)[:, known], axis=1) - mean) / sd
         points = points - _shortest(values, np.append(own, slopes, axis=1) / sd[:, None])
     return points
-
-
-def _rest_of_linear(states, seen):
-    """Return which part of the variance of each number no linear function of the states explains."""
-    rows = np.append(states - np.mean(states, axis=0), np.ones((len(states), 1)), axis=1)
-    rest = seen - rows @ np.linalg.lstsq(rows, seen, rcond=None)[0]
-    return np.var(rest, axis=0) / np.var(seen, axis=0)
 
 
 def _shortest(values, slopes):
