@@ -15,6 +15,7 @@ ADVICE: dict[Remedy, str | None] = {
     Remedy.NUTS: "compare with NUTS: --method nuts",
     Remedy.WIDER_START: "compare with another start: --seed {other_seed}",
     Remedy.ANNEALING: None,
+    Remedy.ORDER: None,
     Remedy.WEIGHTS: None,
     Remedy.CLOSER_START: None,
     Remedy.LOG_SPACE: "look for extreme values in the table",
