@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from steinflow.devices.arrays import as_array
 from steinflow.inference.loop import fit
 from steinflow.methods.base import Method
 from steinflow.methods.svgd.method import SVGD
@@ -132,7 +133,7 @@ class SteinEstimator(BaseEstimator, abc.ABC):
 
     def _continue(self, X, y):
         """Find the posterior given these rows too."""
-        return self._run(self._model(X, y), Watch(), jax.tree.map(jnp.asarray, self.result_.particles))
+        return self._run(self._model(X, y), Watch(), jax.tree.map(as_array, self.result_.particles))
 
     def _model(self, X, y) -> Supervised:
         if self.activation not in _ACTIVATIONS:
@@ -196,7 +197,7 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         """Return the model of the user's X and y: what the result says about data, it says about these."""
         scalings = (self.shift_, self.scale_), (self.response_shift_, self.response_scale_)
         with np.errstate(over="ignore"):  # units beyond single precision, in which only the estimator can predict
-            inputs, responses = (Scaling(*(jnp.asarray(value, float) for value in pair)) for pair in scalings)
+            inputs, responses = (Scaling(*(as_array(value, float) for value in pair)) for pair in scalings)
         return eqx.tree_at(lambda model: (model.inputs, model.responses), model, (inputs, responses))
 
     def _keep(self, result: Result):

@@ -13,7 +13,7 @@ from steinflow.devices import sharding
 from steinflow.inference.plan import Plan
 from steinflow.inference.views import NOISE, Noise, View, noise_of, viewed
 from steinflow.methods.base import Time
-from steinflow.results.diagnostics import WATCHED
+from steinflow.results.measures import WATCHED
 from steinflow.targets.anchors import Anchor
 from steinflow.targets.feed import Block
 from steinflow.typing import Batch, Params, Particles, Point, PRNGKeyArray, PyTree

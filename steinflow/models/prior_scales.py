@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from steinflow.devices.keys import as_key
 from steinflow.inference.loop import fit
 from steinflow.methods.svgd.method import SVGD
 from steinflow.models.neural_network import NeuralNetwork
 from steinflow.models.supervised import Weighted, log_mean_likelihood, log_weights_of, usual_num_steps
-from steinflow.results.diagnostics import as_key
 from steinflow.results.outcome import Outcome
 from steinflow.targets.posterior import Posterior
 from steinflow.typing import Array, PRNGKeyArray

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from steinflow.devices import sharding
+from steinflow.devices.arrays import as_array
 from steinflow.targets.batches import batch_indices, row_blocks
 from steinflow.targets.streams import HostData, Mapped, Stream, num_rows_of
 from steinflow.typing import Array, Batch, PRNGKeyArray, PyTree
@@ -79,7 +80,7 @@ class Rows(Data):
 
     def __init__(self, values: PyTree, batch_size: SupportsIndex | None = None):
         try:
-            self.values = jax.tree.map(jnp.asarray, values)
+            self.values = jax.tree.map(as_array, values)
         except TypeError as error:
             raise TypeError(
                 "data must be arrays of numbers, in any pytree; encode text and categories as numbers first."

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from steinflow.devices.arrays import as_array
 from steinflow.methods.base import Draws, Method, Settled
 from steinflow.methods.svgd.arrival import has_arrived, homes, shortened
 from steinflow.methods.svgd.exploration import Exploration, Microcanonical
@@ -168,7 +169,7 @@ class SVGD(Method):
         recalled = _recalled(state)
         if recalled is None:
             return Settled(state)
-        particles = jnp.asarray(settled(target, np.asarray(state.particles), recalled), state.particles.dtype)
+        particles = as_array(settled(target, np.asarray(state.particles), recalled), state.particles.dtype)
         end = dataclasses.replace(state, particles=particles)
         return Settled(end, {"trajectory": recalled.findings}, recalled.states)
 
