@@ -13,6 +13,7 @@ from jaxtyping import Bool
 
 from steinflow.devices import sharding
 from steinflow.devices.arrays import as_array
+from steinflow.devices.compilation import compiled, split
 from steinflow.targets.anchors import Anchor, Estimate, Minibatch, estimated, estimated_log_densities, halves, rows_of
 from steinflow.targets.base import ConstrainedTarget, Target, as_target
 from steinflow.targets.data import Data
@@ -195,7 +196,7 @@ def flatten(target: Target | Callable[[Params], Scalar], particles: Params) -> t
             "lists of numbers as np.array(x)."
         )
     free = isinstance(target, ConstrainedTarget) and target.constraints is None  # then there is nothing to compile
-    unconstrained = jax.vmap(target.unconstrain)(particles) if free else _unconstrained(target, particles)
+    unconstrained = jax.vmap(target.unconstrain)(particles) if free else _unconstrained(*split(target), particles)
     return _raveled(target, unconstrained)
 
 
@@ -206,15 +207,15 @@ def from_prior(target: Target, num_particles: int, *, key: PRNGKeyArray) -> tupl
         TypeError: if the draws are no real numbers.
         ValueError: if there is no prior, or draws lie outside of the constraints or of what floats hold.
     """
-    return _raveled(target, _drawn(target, num_particles, key))
+    return _raveled(target, _drawn(*split(target), num_particles, key))
 
 
-@eqx.filter_jit
+@compiled()
 def _unconstrained(target, particles):
     return jax.vmap(target.unconstrain)(particles)
 
 
-@eqx.filter_jit
+@compiled(static=(2,))
 def _drawn(target, num_particles, key):
     def one(key):
         return target.unconstrain(jax.tree.map(_as_float, target.sample_prior(key)))
