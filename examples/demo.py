@@ -45,7 +45,7 @@ def mixture():
         num_steps=300,
         key=1,
         record={"particles": lambda particles: particles},
-        record_every=4,
+        record_every=6,
     )
     print(result.summary())
     print("\n       particles   truth")

@@ -85,19 +85,23 @@ def stein_kernel_means(
     (n, dim), scale = x.shape, bandwidth**-0.5
     weights = np.full(n, 1 / n) if weights is None else weights
     x = scale * (x - np.mean(x, axis=0))
-    squares, along = np.sum(x**2, axis=1), np.sum(x * s, axis=1)
+    squares, along = np.sum(x**2, axis=1, keepdims=True), np.sum(x * s, axis=1, keepdims=True)
+    ones = np.ones_like(squares)
+    # (x_i - x_j)'(s_i - s_j) and |x_i - x_j|^2 for all pairs, each by one product.
+    left_across, right_across = np.hstack([s, x, along, ones]), np.hstack([-x, -s, ones, along])
+    left_square, right_square = np.hstack([-2 * x, squares, ones]), np.hstack([x, ones, squares])
     total = 0.0
-    for start in range(0, n, _BLOCK_ROWS):
-        rows = slice(start, start + _BLOCK_ROWS)
-        t = np.maximum(squares[rows, None] + squares - 2 * (x[rows] @ x.T), 0.0)
-        f = 1 / np.sqrt(1 + t)
-        cube = f * f * f  # f' = -f^3 / 2, f'' = 3 f^5 / 4
-        across = along[rows, None] + along - s[rows] @ x.T - x[rows] @ s.T
-        trace = scale**2 * (dim - 3 * t * f * f)
-        matrix = f * (s[rows] @ s.T) + cube * (scale * across + trace)
-        total += weights[rows] @ (matrix @ weights)
-    own = np.sum(s**2, axis=1) + scale**2 * dim
-    return float(total), float(np.mean(own))
+    for start in range(0, n, _BLOCK_ROWS):  # the matrix is symmetric: a block is multiplied with itself and those after
+        rows, columns = slice(start, start + _BLOCK_ROWS), slice(start, None)
+        across = left_across[rows] @ right_across[columns].T
+        f_squared = 1 / (1 + np.maximum(left_square[rows] @ right_square[columns].T, 0.0))
+        # f' = -f^3 / 2 and f'' = 3 f^5 / 4, with t f^2 = 1 - f^2
+        inner = scale * across + scale**2 * (dim - 3 + 3 * f_squared)
+        matrix = np.sqrt(f_squared) * (s[rows] @ s[columns].T + f_squared * inner)
+        products, own = weights[rows] @ matrix, len(weights[rows])
+        total += 2 * products @ weights[columns] - products[:own] @ weights[rows]
+    diagonal = np.sum(s**2, axis=1) + scale**2 * dim
+    return float(total), float(np.mean(diagonal))
 
 
 def median_bandwidth(x: np.ndarray) -> float:
