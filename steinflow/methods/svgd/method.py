@@ -15,13 +15,12 @@ settle to represent all of it. `docs/tuning-free.md` explains and measures all t
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from steinflow.devices.arrays import as_array
 from steinflow.methods.base import Draws, Method, Settled
@@ -37,6 +36,9 @@ from steinflow.stein.bandwidths import Wide
 from steinflow.stein.direction import stein_direction
 from steinflow.stein.kernels import IMQ, RBF, Centered, Kernel, Linear, Multiquadric, positive_definite
 from steinflow.typing import Particles, Point, Scalar
+
+if TYPE_CHECKING:
+    import optax
 
 _FEWEST_PARTICLES = 10  # whose scatter says something
 _FEWEST_STEPS = 500  # of which a third is remembered; an even sample knows more than a shorter way
@@ -84,7 +86,7 @@ class SVGD(Method):
         self,
         kernel: Kernel | Callable[[Point, Point], Scalar] | None = None,
         metric: Metric | None = None,
-        optimizer: StepRule | optax.GradientTransformation | None = None,
+        optimizer: "StepRule | optax.GradientTransformation | None" = None,
         exploration: Exploration | Literal["default"] | None = "default",
         approximation: Approximation | None = None,
     ):
