@@ -15,11 +15,13 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 import steinflow as sf
+from steinflow.devices.caches import keep_compiled
 
 OUTPUT = Path("demo-output")
 
 
 def main():
+    keep_compiled()  # the second time, nothing is compiled
     OUTPUT.mkdir(exist_ok=True)
     mixture()
     logistic_regression()
@@ -43,7 +45,7 @@ def mixture():
         num_steps=300,
         key=1,
         record={"particles": lambda particles: particles},
-        record_every=4,
+        record_every=6,
     )
     print(result.summary())
     print("\n       particles   truth")

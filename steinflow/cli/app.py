@@ -14,7 +14,7 @@ from steinflow.cli.fit import fit
 from steinflow.cli.predict import predict_rows
 from steinflow.cli.review import compare, report
 from steinflow.cli.tours import benchmark, demo, reproduce
-from steinflow.devices.caches import keep_compiled, user_cache
+from steinflow.devices.caches import keep_compiled
 
 
 def _plain(params):
@@ -93,4 +93,4 @@ def manual(
       steinflow predict runs/houses-price new.csv [dim]predictions with their uncertainty[/dim]
     """
     with suppress(RuntimeError):  # a user without a home folder
-        keep_compiled(user_cache() / "compiled")
+        keep_compiled()

@@ -4,6 +4,8 @@ JAX's generator is Threefry-2x32 (Salmon et al., SC 2011). For CPUs JAX compiles
 over the numbers five times; written out they are one pass. Methods that draw in every step spend most of it so.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -40,12 +42,18 @@ def _fractions(key, shape):
 def _words(key, count):
     """Return random 32-bit words, those of `jax.random.bits`."""
     first, second = jax.random.key_data(key)
-    keys = first, second, first ^ second ^ _PARITY
     numbers = jnp.arange(count, dtype=jnp.uint32)
-    left, right = jnp.zeros_like(numbers) + keys[0], numbers + keys[1]
+    left, right = threefry(first, second, jnp.zeros_like(numbers), numbers)
+    return left ^ right
+
+
+def threefry(first: Any, second: Any, left: Any, right: Any) -> tuple[Any, Any]:
+    """Return the words that Threefry-2x32 makes of two arrays of counts with a key of two words; NumPy's or JAX's."""
+    keys = first, second, first ^ second ^ _PARITY
+    left, right = left + keys[0], right + keys[1]
     for k in range(5):
         for rotation in _ROTATIONS[k % 2]:
             left += right
             right = left ^ ((right << rotation) | (right >> (32 - rotation)))
         left, right = left + keys[(k + 1) % 3], right + keys[(k + 2) % 3] + np.uint32(k + 1)
-    return left ^ right
+    return left, right

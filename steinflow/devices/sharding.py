@@ -23,6 +23,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from steinflow.devices.arrays import as_array
 from steinflow.typing import Array, Batch, Particles, PyTree
 
 PARTICLES, DATA = "particles", "data"
@@ -158,7 +159,7 @@ def bring_home(tree: PyTree) -> PyTree:
     def bring(leaf):
         if not isinstance(leaf, jax.Array) or len(leaf.sharding.device_set) == 1:
             return leaf
-        return jnp.asarray(np.asarray(leaf))
+        return as_array(np.asarray(leaf))
 
     return jax.tree.map(bring, tree)
 
@@ -213,7 +214,7 @@ def _padded(rows, num_parts, mode):
 def _put(leaf, spec):
     current = jax.sharding.get_mesh()
     if current.empty:
-        return jnp.asarray(leaf)
+        return as_array(leaf)
     if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         data = _put(jax.random.key_data(leaf), spec)
         return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))

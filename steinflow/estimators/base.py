@@ -14,6 +14,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from steinflow.devices.arrays import as_array
+from steinflow.devices.compilation import compiled, split
+from steinflow.devices.keys import as_key, split_key
 from steinflow.inference.loop import fit
 from steinflow.methods.base import Method
 from steinflow.methods.svgd.method import SVGD
@@ -132,7 +135,7 @@ class SteinEstimator(BaseEstimator, abc.ABC):
 
     def _continue(self, X, y):
         """Find the posterior given these rows too."""
-        return self._run(self._model(X, y), Watch(), jax.tree.map(jnp.asarray, self.result_.particles))
+        return self._run(self._model(X, y), Watch(), jax.tree.map(as_array, self.result_.particles))
 
     def _model(self, X, y) -> Supervised:
         if self.activation not in _ACTIVATIONS:
@@ -158,7 +161,7 @@ class SteinEstimator(BaseEstimator, abc.ABC):
     def _run(self, model: Supervised, watch: Watch, particles: Params | None):
         """Run the method. Particles of an earlier run are where it starts, and their moments are the prior."""
         seed = check_random_state(self.random_state).randint(2**31)
-        start_key, width_key, key = jax.random.split(jax.random.key(seed), 3)
+        start_key, width_key, key = split_key(as_key(seed), 3)
         is_network, num_rows = isinstance(model, NeuralNetwork), model.data.num_rows
         self.batch_size_ = model.data.batch_size
         self.num_steps_ = self.num_steps or usual_num_steps(num_rows, self.batch_size_, is_network=is_network)
@@ -174,7 +177,7 @@ class SteinEstimator(BaseEstimator, abc.ABC):
             model, padded = model.with_prior_scale(self.prior_scale_), padded.with_prior_scale(self.prior_scale_)
         if particles is None:
             # From the padded rows: there the target holds only arrays of shapes that it was compiled for.
-            particles = jax.vmap(padded.sample_prior)(jax.random.split(start_key, self.num_particles))
+            particles = _drawn(*split(padded), self.num_particles, start_key)
             log_prior = padded.log_prior
         else:
             log_prior = _Moments.of(particles, self.result_.weights)
@@ -196,7 +199,7 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         """Return the model of the user's X and y: what the result says about data, it says about these."""
         scalings = (self.shift_, self.scale_), (self.response_shift_, self.response_scale_)
         with np.errstate(over="ignore"):  # units beyond single precision, in which only the estimator can predict
-            inputs, responses = (Scaling(*(jnp.asarray(value, float) for value in pair)) for pair in scalings)
+            inputs, responses = (Scaling(*(as_array(value, float) for value in pair)) for pair in scalings)
         return eqx.tree_at(lambda model: (model.inputs, model.responses), model, (inputs, responses))
 
     def _keep(self, result: Result):
@@ -269,8 +272,13 @@ class _Moments(eqx.Module):
         return -0.5 * jnp.sum(jax.scipy.linalg.solve_triangular(self.factor, centred, lower=True) ** 2)
 
 
+@compiled(static=(2,))
+def _drawn(model, num_particles, key):
+    return jax.vmap(model.sample_prior)(jax.random.split(key, num_particles))
+
+
 def _default_method(particles, *, is_network):
-    num_weights = sum(leaf[0].size for leaf in jax.tree.leaves(particles))
+    num_weights = sum(leaf.size // len(leaf) for leaf in jax.tree.leaves(particles))
     few = len(jax.tree.leaves(particles)[0]) <= num_weights
     return SVGD.for_networks(NETWORK_REACH) if is_network and few else SVGD()
 
@@ -284,10 +292,10 @@ def _padded(model):
     num_rows = model.data.num_rows
     missing = 0 if model.data.batch_size else max(_MIN_ROWS, 1 << (num_rows - 1).bit_length()) - num_rows
     rows = {
-        name: jnp.pad(values, [(0, missing)] + [(0, 0)] * (values.ndim - 1), mode="edge")
+        name: as_array(np.pad(values, [(0, missing)] + [(0, 0)] * (values.ndim - 1), mode="edge"))
         for name, values in model.data.values.items()
     }
-    return eqx.tree_at(lambda model: model.data.values, model, rows), jnp.pad(jnp.ones(num_rows), (0, missing))
+    return eqx.tree_at(lambda model: model.data.values, model, rows), as_array(np.pad(np.ones(num_rows), (0, missing)))
 
 
 def _layers(particles):

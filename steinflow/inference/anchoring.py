@@ -16,10 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from steinflow.devices import sharding
+from steinflow.devices.arrays import as_array
 from steinflow.inference.compiled import Run
 from steinflow.targets.anchors import Anchor
 from steinflow.targets.data import Data
@@ -66,7 +66,7 @@ class Anchoring:
         """Return an anchor at the centre of the particles that knows nothing yet; None where there can be none."""
         if self._data is None:
             return None
-        anchor = Anchor.unknown_at(jnp.asarray(np.mean(np.asarray(particles), axis=0)))
+        anchor = Anchor.unknown_at(as_array(np.mean(np.asarray(particles), axis=0)))
         return _anchored(anchor, num_rows=0, passes=0.0, next_look=0, wait=_OFTEN)
 
     def next_step(self, anchored: Anchored | None) -> float:
@@ -110,15 +110,15 @@ class Anchoring:
             total, seen = total + size * self._run.score(point, rows), seen + size
             if seen > self._data.num_rows:
                 return Anchor.unknown_at(point), seen / self._data.num_rows
-        score = jnp.asarray(total / max(seen, 1), point.dtype)
-        weight = jnp.asarray(np.all(np.isfinite(total)), point.dtype)
+        score = as_array(total / max(seen, 1), point.dtype)
+        weight = as_array(np.all(np.isfinite(total)), point.dtype)
         return Anchor(point, score, weight), seen / self._data.num_rows
 
 
 def _anchored(anchor, *, num_rows, passes, next_look, wait) -> Anchored:
-    counts = (jnp.asarray(np.int32(value)) for value in (num_rows, next_look, wait))
+    counts = (as_array(np.int32(value)) for value in (num_rows, next_look, wait))
     num_rows, next_look, wait = counts
-    return sharding.replicate(Anchored(anchor, num_rows, jnp.asarray(np.float32(passes)), next_look, wait))
+    return sharding.replicate(Anchored(anchor, num_rows, as_array(np.float32(passes)), next_look, wait))
 
 
 def _read_ahead(blocks: Iterator[Batch] | None) -> Iterator[Batch]:

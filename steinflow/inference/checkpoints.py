@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from steinflow.devices import sharding
+from steinflow.devices.arrays import as_array
 from steinflow.inference.fingerprints import is_fingerprint
 from steinflow.targets.anchors import Anchor
 from steinflow.typing import PyTree
@@ -258,8 +259,8 @@ def _to_numpy(leaf) -> np.ndarray:
 def _like(template, leaf):
     """Return a saved array where the template lives."""
     if jnp.issubdtype(template.dtype, jax.dtypes.prng_key):
-        return sharding.replicate(jax.random.wrap_key_data(jnp.asarray(leaf), impl=jax.random.key_impl(template)))
-    return sharding.replicate(jnp.asarray(leaf, template.dtype))
+        return sharding.replicate(jax.random.wrap_key_data(as_array(leaf), impl=jax.random.key_impl(template)))
+    return sharding.replicate(as_array(leaf, template.dtype))
 
 
 def _numbered(leaves) -> dict[str, np.ndarray]:

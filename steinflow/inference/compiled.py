@@ -1,19 +1,18 @@
 """What a run computes, compiled: its steps, what is watched on the way, and the posterior at the end."""
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from steinflow.devices import sharding
+from steinflow.devices.compilation import Program, compiled, split
 from steinflow.inference.plan import Plan
 from steinflow.inference.views import NOISE, Noise, View, noise_of, viewed
 from steinflow.methods.base import Time
-from steinflow.results.diagnostics import WATCHED
+from steinflow.results.measures import WATCHED
 from steinflow.targets.anchors import Anchor
 from steinflow.targets.feed import Block
 from steinflow.typing import Batch, Params, Particles, Point, PRNGKeyArray, PyTree
@@ -27,7 +26,7 @@ class Run:
     """A plan on the current mesh, compiled."""
 
     def __init__(self, plan: Plan):
-        self._parts, self._noisy, self._method = _split(plan.placed()), plan.target.noisy, plan.method
+        self._parts, self._noisy, self._method = split(plan.placed()), plan.target.noisy, plan.method
 
     def init(self, particles: Particles, num_steps: int, key: PRNGKeyArray) -> Any:
         """Return the state to start from."""
@@ -50,8 +49,8 @@ class Run:
         """Return the posterior after `step` steps."""
         return self._view(_averaged_view if self._noisy else _view, state, step, block, anchor).cut()
 
-    def _view(self, compiled, state, step, block, anchor) -> View:
-        return sharding.bring_home(_finished(compiled(*self._parts, state, _number(step), block, anchor)))
+    def _view(self, program, state, step, block, anchor) -> View:
+        return sharding.bring_home(_finished(program(*self._parts, state, _number(step), block, anchor)))
 
     def noise(self, state, step: int, block: Block | None, anchor: Anchor) -> Noise:
         """Return what the minibatch of this step does to the scores of the cloud."""
@@ -63,7 +62,7 @@ class Run:
 
     def step_memory(self, state, block: Block | None, anchor: Anchor | None = None) -> int:
         """Return the bytes that compiled steps take beside their arguments, over all devices of this process."""
-        compiled = _advance.lower(*self._parts, state, _number(0), _number(0), block, anchor).compile()
+        compiled = _advance.jitted.lower(*self._parts, state, _number(0), _number(0), block, anchor).compile()
         statistics = compiled.memory_analysis()
         if statistics is None:  # a backend that does not say
             return 0
@@ -72,34 +71,10 @@ class Run:
 
     def records(self, state, block: Block | None, anchor: Anchor | None = None) -> dict[str, PyTree]:
         """Return the shapes of what the history records."""
-        view = _view.eval_shape(*self._parts, state, _number(0), block, anchor)
+        view = _view.jitted.eval_shape(*self._parts, state, _number(0), block, anchor)
         weights = {} if view.draws.weights is None and view.draws.count is None else {"weights": view.log_densities}
         noise = () if view.noise is None else NOISE
         return {**dict.fromkeys((*WATCHED, *noise, "finite"), view.log_densities), **weights, **view.records}
-
-
-class _Rest:
-    """All of a plan that is not an array, as a constant of compiled functions.
-
-    Its hash is taken once. `eqx.filter_jit` splits and hashes at every call, a millisecond, ten steps of a small run.
-    """
-
-    def __init__(self, tree: PyTree):
-        leaves, structure = jax.tree.flatten(tree)
-        self._identity = (structure, tuple(leaves))
-        self._hash = hash(self._identity)
-        self.tree = tree
-
-    def __hash__(self):
-        return self._hash
-
-    def __eq__(self, other):
-        return self is other or (isinstance(other, _Rest) and self._identity == other._identity)
-
-
-def _split(plan: Plan) -> tuple[_Rest, Plan]:
-    arrays, rest = eqx.partition(plan, eqx.is_array)
-    return _Rest(rest), arrays
 
 
 def _finished(results: PyTree) -> PyTree:
@@ -111,17 +86,7 @@ def _finished(results: PyTree) -> PyTree:
         raise
 
 
-def _compiled(function, *, static: tuple[int, ...] = ()):
-    """Compile a function of a plan and arrays; it is called with the two parts of the plan."""
-
-    @functools.wraps(function)
-    def joined(rest, arrays, *arguments):
-        return function(eqx.combine(rest.tree, arrays), *arguments)
-
-    return jax.jit(joined, static_argnums=(0, *static))
-
-
-@functools.partial(_compiled, static=(2,))  # num_steps may size buffers
+@compiled(static=(2,))  # num_steps may size buffers
 def _init(plan, num_steps, particles, key):
     state = plan.method.init(plan.target, particles, num_steps=num_steps, key=key)
     return sharding.same_everywhere(_strongly_typed(state))
@@ -140,7 +105,7 @@ def _strongly_typed(state: PyTree) -> PyTree:
     return jax.tree.map(strong, state)
 
 
-@_compiled
+@compiled()
 def _advance(plan, state, start, stop, block, anchor):
     def body(step, state):
         batch, key = plan.batch(step, block, anchor), jax.random.fold_in(plan.key, step)
@@ -151,22 +116,22 @@ def _advance(plan, state, start, stop, block, anchor):
     return sharding.same_everywhere(jax.lax.fori_loop(start, stop, body, state))
 
 
-@_compiled
+@compiled()
 def _view(plan, state, step, block, anchor):
     return viewed(plan, state, jnp.maximum(step - 1, 0)[None], block, anchor)
 
 
-@_compiled
+@compiled()
 def _averaged_view(plan, state, step, block, anchor):
     """Look at several minibatches, those that come next or those at hand, so that verdicts see less noise."""
     first, length = (step, _FINAL_BATCHES) if block is None else (block.first, min(_FINAL_BATCHES, block.length))
     return viewed(plan, state, first + jnp.arange(length, dtype=step.dtype), block, anchor)
 
 
-_noise = _compiled(noise_of)
+_noise = Program(noise_of)
 
 
-@_compiled
+@compiled()
 def _score(plan, point, rows):
     return sharding.same_everywhere(plan.target.scores(point[None], rows)[0])
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from steinflow.inference.stopping import Stop
 from steinflow.inference.views import View
-from steinflow.results.diagnostics import dispersion_of
+from steinflow.results.measures import dispersion_of
 from steinflow.results.outcome import Ending, Outcome
 
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 from tqdm.auto import tqdm
 
 from steinflow.devices import sharding
+from steinflow.devices.arrays import as_array
+from steinflow.devices.keys import as_key, split_key
 from steinflow.inference.anchoring import Anchored, Anchoring
 from steinflow.inference.checkpoints import Checkpoint, CheckpointFolder, Snapshot
 from steinflow.inference.compiled import Record, Run
@@ -26,13 +26,12 @@ from steinflow.inference.stopping import Stop
 from steinflow.inference.views import View
 from steinflow.methods.base import Method, Settled
 from steinflow.methods.svgd.method import SVGD
-from steinflow.results.diagnostics import as_key
 from steinflow.results.outcome import Ending, Outcome
 from steinflow.results.result import Result, versions
 from steinflow.targets.base import Target, as_target
 from steinflow.targets.data import Data
 from steinflow.targets.feed import Feed
-from steinflow.targets.flat import FlatTarget, flatten
+from steinflow.targets.flat import FlatTarget, flatten, from_prior
 from steinflow.typing import Params, Particles, PRNGKeyArray, Scalar
 
 _NUM_PARTICLES = 100
@@ -113,13 +112,13 @@ def fit(
 
     with contextlib.ExitStack() as stack:
         interruption = stack.enter_context(Interruption(by_sigterm=checkpoint is not None))
-        prior_key, init_key, run_key, data_key = _four_keys(as_key(key))
+        prior_key, init_key, run_key, data_key = split_key(as_key(key), 4)
         given = particles is not None
-        flat, start = flatten(
-            target, particles if given else _prior_draws(target, prior_key, num_particles or _NUM_PARTICLES)
+        flat, start = (
+            flatten(target, particles) if given else from_prior(target, num_particles or _NUM_PARTICLES, key=prior_key)
         )
         method = _default_method(flat, len(start)) if method is None else method
-        plan = Plan(method, flat, dict(record or {}), jnp.asarray(np.int32(num_steps)), run_key, data_key)
+        plan = Plan(method, flat, dict(record or {}), as_array(np.int32(num_steps)), run_key, data_key)
         identity = {} if checkpoint is None else _identity(plan, start if given else None, len(start), record_every)
 
         stack.enter_context(sharding.use(mesh))
@@ -158,16 +157,6 @@ def fit(
         outcome = Outcome.INTERRUPTED
     ending = ending_of(outcome, final, step=snapshot.step, num_steps=num_steps, stop=stop)
     return _result(method, final, state, end, snapshot, ending, target)
-
-
-@jax.jit  # in one piece, since unpacking takes as long to compile as splitting
-def _four_keys(key):
-    return tuple(jax.random.split(key, 4))
-
-
-@eqx.filter_jit
-def _prior_draws(target, key, num_particles):
-    return jax.vmap(target.sample_prior)(jax.random.split(key, num_particles))
 
 
 def _default_method(target: FlatTarget, num_particles: int) -> SVGD:

@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from steinflow.devices import sharding
+from steinflow.devices.arrays import as_array
 from steinflow.inference.plan import Plan
 from steinflow.methods.base import Draws
 from steinflow.methods.svgd.metrics import Cloud
-from steinflow.results.diagnostics import dispersion_of, watched
+from steinflow.results.measures import dispersion_of, watched
 from steinflow.targets.anchors import Anchor
 from steinflow.targets.feed import Block
 from steinflow.typing import Array, Params, Point, PyTree, Scalar, Scores
@@ -41,7 +42,7 @@ class View(eqx.Module):
         rows = np.flatnonzero(_is_draw(draws))
 
         def taken(leaf):
-            return jnp.asarray(np.asarray(leaf)[rows])  # NumPy's indexing, which is not compiled
+            return as_array(np.asarray(leaf)[rows])  # NumPy's indexing, which is not compiled
 
         weights = None if draws.weights is None else taken(_weights(draws))
         return View(
@@ -61,7 +62,8 @@ class View(eqx.Module):
         draws, weights = self.draws, _weights(self.draws)
         sample = slice(None, None, -(-len(draws.particles) // _KSD_PARTICLES))
         shares = None if weights is None else _normalised(weights[sample])
-        found = watched(draws.particles[sample], self.scores[sample], shares)
+        particles, scores = (np.asarray(array)[sample] for array in (draws.particles, self.scores))
+        found = watched(particles, scores, shares)
         finite = np.mean(np.asarray(self.finite)[_is_draw(draws)])
         noise = {name: value for name in NOISE if (value := getattr(self, name)) is not None}
         return {**found, **noise, "finite": finite, **({} if weights is None else {"weights": weights})}

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike
 
+from steinflow.devices.arrays import as_array
 from steinflow.typing import Array, PRNGKeyArray, Scalar
 
 
@@ -55,7 +56,7 @@ class Gaussian(Family):
     real_valued: ClassVar[bool] = True
 
     def encode(self, y):
-        return jnp.asarray(_finite(y), float)
+        return as_array(_finite(y), float)
 
     def log_density(self, outputs, y, log_gamma):
         assert log_gamma is not None
@@ -79,7 +80,7 @@ class Bernoulli(Family):
                 f"Two classes have the labels 0 and 1, or -1 and 1; got {_shown(labels)}. "
                 "For more classes pass num_classes, or the family Categorical(num_classes)."
             )
-        return jnp.where(np.asarray(y) > 0, 1.0, -1.0)
+        return as_array(np.where(np.asarray(y) > 0, 1.0, -1.0))
 
     def log_density(self, outputs, y, log_gamma):
         return _log_sigmoid(y * outputs)
@@ -113,7 +114,7 @@ class Categorical(Family):
             raise ValueError(
                 f"With {self.num_classes} classes the labels are 0 .. {self.num_classes - 1}; got {_shown(labels)}."
             )
-        return jnp.asarray(y).astype(int)
+        return as_array(y, int)
 
     def log_density(self, outputs, y, log_gamma):
         return jnp.take_along_axis(jax.nn.log_softmax(outputs), y[:, None], axis=1)[:, 0]
@@ -135,7 +136,7 @@ class Poisson(Family):
         counts = np.asarray(_finite(y))
         if np.any(counts < 0) or np.any(counts != np.round(counts)):
             raise ValueError("Poisson regression needs counts, 0, 1, 2, ...; got negative or fractional values.")
-        return jnp.asarray(y, float)
+        return as_array(y, float)
 
     def log_density(self, outputs, y, log_gamma):
         return y * outputs - jnp.exp(outputs) - jax.scipy.special.gammaln(y + 1)

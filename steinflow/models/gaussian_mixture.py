@@ -7,12 +7,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from steinflow.devices.arrays import as_array
 from steinflow.targets.base import Target
 from steinflow.typing import Array, Point, PRNGKeyArray, Scalar
 
 
 def _vector(values) -> Array:
-    return jnp.asarray(values, float)
+    return as_array(values, float)
 
 
 def _matrix(values) -> Array:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import ArrayLike
 
+from steinflow.devices.arrays import as_array
 from steinflow.models.families import Bernoulli, Categorical, Family, Gaussian, Poisson
 from steinflow.models.supervised import Supervised, log_gamma_prior, sample_log_gamma
 from steinflow.typing import Array, Params, PRNGKeyArray, Scalar
@@ -83,7 +84,7 @@ class GeneralizedLinear(Supervised):
     ):
         self.intercept = intercept
         # Rates are leaves, and share compiled code; shapes decide how a Gamma is drawn.
-        self.hyper = _Prior(shape, jnp.asarray(rate, float), noise_shape, jnp.asarray(noise_rate, float))
+        self.hyper = _Prior(shape, as_array(rate, float), noise_shape, as_array(noise_rate, float))
         super().__init__(
             X,
             y,

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike
 
+from steinflow.devices.arrays import as_array
 from steinflow.models.families import Family, Gaussian
 from steinflow.models.supervised import Supervised, log_gamma_prior, sample_log_gamma
 from steinflow.typing import Array, Params, PRNGKeyArray, Scalar
@@ -42,7 +43,7 @@ class FanIn(eqx.Module):
         outputs_last: whether the last axis of a weight counts outputs, or the first.
     """
 
-    scale: Array = eqx.field(converter=lambda scale: jnp.asarray(scale, float))
+    scale: Array = eqx.field(converter=lambda scale: as_array(scale, float))
     outputs_last: bool = True
 
     def __check_init__(self):
@@ -137,7 +138,7 @@ class NeuralNetwork(Supervised):
         if any(units < 1 for units in hidden):
             raise ValueError(f"hidden lists the units of every hidden layer, such as (50,); got {tuple(hidden)}.")
         fixed = None if prior_scale is None else FanIn(prior_scale)
-        self.hyper = _Prior(shape, jnp.asarray(rate, float), fixed)
+        self.hyper = _Prior(shape, as_array(rate, float), fixed)
         self.activation = _activation(activation)
         super().__init__(
             X,

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from steinflow.devices.keys import as_key, split_key
 from steinflow.inference.loop import fit
 from steinflow.methods.svgd.method import SVGD
 from steinflow.models.neural_network import NeuralNetwork
 from steinflow.models.supervised import Weighted, log_mean_likelihood, log_weights_of, usual_num_steps
-from steinflow.results.diagnostics import as_key
 from steinflow.results.outcome import Outcome
 from steinflow.targets.posterior import Posterior
 from steinflow.typing import Array, PRNGKeyArray
@@ -50,7 +50,7 @@ def best_prior_scale(
     weights = jnp.ones(model.data.num_rows) if row_weights is None else row_weights
     num_rows = int(jnp.count_nonzero(weights))
     num_steps = num_steps or usual_num_steps(num_rows, model.data.batch_size, is_network=True)
-    start_key, rows_key, run_key = jax.random.split(as_key(key), 3)
+    start_key, rows_key, run_key = split_key(as_key(key), 3)
     particles = jax.vmap(model.with_prior_scale(1.0).sample_prior)(jax.random.split(start_key, num_particles))
     found = []
     for held_out in _folds(num_rows, rows_key):

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike
 
+from steinflow.devices.arrays import as_array
 from steinflow.models.families import Family
 from steinflow.targets.data import Rows
 from steinflow.targets.observations import Observations
@@ -30,16 +31,20 @@ class Scaling(eqx.Module):
     @classmethod
     def of(cls, values: Array) -> "Scaling":
         """Return the scaling of these rows; a constant column is only shifted."""
-        sd = jnp.std(values, axis=0)
-        return cls(jnp.mean(values, axis=0), jnp.where(sd > 0, sd, 1.0))
+        shift, scale = shift_and_scale(np.asarray(values, float))
+        return cls(*(as_array(part, values.dtype) for part in (shift, scale)))
 
     @classmethod
     def none(cls) -> "Scaling":
         """Return the scaling that changes nothing."""
-        return cls(jnp.zeros(()), jnp.ones(()))
+        return cls(as_array(0.0), as_array(1.0))
 
     def __call__(self, values: Array) -> Array:
         return (values - self.shift) / self.scale
+
+    def on_host(self, values: Array) -> Array:
+        """Return the same without compiling anything, for arrays that are not traced."""
+        return as_array((np.asarray(values) - np.asarray(self.shift)) / np.asarray(self.scale))
 
 
 def usual_batch_size(num_rows: int, *, is_network: bool = False) -> int | None:
@@ -103,8 +108,8 @@ class Supervised(Posterior):
         self.family, self.forward = family, forward
         self.inputs = Scaling.of(X) if standardize else Scaling.none()
         self.responses = Scaling.of(y) if standardize and family.real_valued else Scaling.none()
-        y = self.responses(y) if family.real_valued else y
-        data = {"X": self.inputs(X), "y": y}
+        y = self.responses.on_host(y) if family.real_valued else y
+        data = {"X": self.inputs.on_host(X), "y": y}
         super().__init__(log_prior, Likelihood(forward, family), data, batch_size)
 
     @abc.abstractmethod
@@ -213,7 +218,8 @@ def _over_particles(function, particles):
 def log_weights_of(particles: Params, weights: Weights | None = None) -> Array:
     """Return the logarithms of the weights, which are equal if not given."""
     n = len(jax.tree.leaves(particles)[0])
-    return jnp.full(n, -jnp.log(n)) if weights is None else jnp.log(weights)
+    with np.errstate(divide="ignore"):  # a weight of zero has the logarithm of minus infinity
+        return as_array(np.log(np.full(n, 1 / n) if weights is None else np.asarray(weights)), float)
 
 
 def as_features(X) -> Array:
@@ -226,7 +232,7 @@ def as_features(X) -> Array:
     X = X.reshape(len(X), -1)
     if not np.all(np.isfinite(X)):
         raise ValueError("X has missing or infinite values; fill them in or drop those rows.")
-    return jnp.asarray(X, float)
+    return as_array(X, float)
 
 
 def shift_and_scale(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

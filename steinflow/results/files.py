@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 
+from steinflow.devices.arrays import as_array
 from steinflow.results.arviz import draws, group, variables
 from steinflow.results.outcome import Ending, Outcome
 from steinflow.typing import PyTree
@@ -120,7 +120,7 @@ def read_netcdf(path: str | Path) -> dict[str, Any]:
 
     def arrays(group):
         return {
-            name: jnp.asarray(values.values.reshape(-1, *values.shape[2:]))
+            name: as_array(values.values.reshape(-1, *values.shape[2:]))
             for name, values in tree[group].data_vars.items()
         }
 

@@ -13,9 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from steinflow.devices.arrays import as_array
+from steinflow.devices.keys import as_key
 from steinflow.results import arviz
-from steinflow.results.diagnostics import as_key, dispersion_of, ksd_of
 from steinflow.results.files import read_netcdf, to_netcdf, write_whole
+from steinflow.results.measures import dispersion_of, ksd_of
 from steinflow.results.outcome import Ending, Outcome
 from steinflow.results.refinement import Check, nuts_moves, stein_thinning, stein_weights
 from steinflow.results.summary import Summary, dataframe, number
@@ -90,7 +92,7 @@ class Result:
     def sd(self) -> Params:
         """Return the posterior standard deviation of every parameter."""
         squares = jax.tree.map(lambda x, mean: (np.asarray(x) - np.asarray(mean)) ** 2, self.particles, self.mean())
-        return jax.tree.map(lambda variance: jnp.asarray(np.sqrt(variance)), self._average(squares))
+        return jax.tree.map(lambda variance: as_array(np.sqrt(variance)), self._average(squares))
 
     @functools.cached_property
     def ksd(self) -> float:
@@ -132,7 +134,7 @@ class Result:
         """
         weights = stein_weights(self.unconstrained, self.scores)
         return dataclasses.replace(
-            self, weights=jnp.asarray(weights, self.unconstrained.dtype), info=self._info_of_these_particles()
+            self, weights=as_array(weights, self.unconstrained.dtype), info=self._info_of_these_particles()
         )
 
     def thinned(self, num_particles: int) -> "Result":
@@ -165,7 +167,7 @@ class Result:
             raise ValueError(f"num_draws is between 1 and {num_kept * num_chains}, which were kept; got {num_draws}.")
         chosen = self.states[np.linspace(0, num_kept - 1, per_chain).round().astype(int)]
         flat, _ = flatten(self.target, self.particles)
-        points = jnp.asarray(np.swapaxes(chosen, 0, 1).reshape(-1, dim))
+        points = as_array(np.swapaxes(chosen, 0, 1).reshape(-1, dim))
         log_densities, scores = eqx.filter_jit(flat.log_densities_and_scores)(points)
         return dataclasses.replace(
             self,
@@ -337,7 +339,7 @@ class Result:
         def average(leaf):
             leaf = np.asarray(leaf)
             dtype = leaf.dtype if jnp.issubdtype(leaf.dtype, jnp.inexact) else self.unconstrained.dtype
-            return jnp.asarray(np.tensordot(self.probabilities, leaf, axes=1).astype(dtype))
+            return as_array(np.tensordot(self.probabilities, leaf, axes=1).astype(dtype))
 
         return jax.tree.map(average, tree)
 

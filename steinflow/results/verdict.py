@@ -25,15 +25,10 @@ import enum
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 
-from steinflow.methods.svgd.metrics import Cloud
-from steinflow.results.diagnostics import dispersion_of, mean_error, stein_kernel_means
-from steinflow.stein.bandwidths import Wide
+from steinflow.results.measures import dispersion_of, in_cloud, mean_error, stein_kernel_means, wide_bandwidth
 from steinflow.stein.geometry import even_sample
-from steinflow.stein.kernels import IMQ
 from steinflow.typing import Array, Particles, Scores
 
 Level = Literal["good", "doubtful", "bad"]
@@ -148,10 +143,10 @@ def judge(
     # An effective number: weights that leave few particles are worth few.
     size = num_particles if w is None else 1 / np.sum(w**2)
     sample = even_sample(num_particles, _PARTICLES, w)
-    measured, u, t = _measure(particles[sample], scores[sample])
-    metrics = {name: float(value) for name, value in measured.items()}
-    dispersion = dispersion_of(np.asarray(u, float), np.asarray(t, float))
-    if not np.all(np.isfinite([*metrics.values(), *dispersion])):
+    metrics, own, u, t = _measure(np.asarray(particles)[sample], np.asarray(scores, float)[sample])
+    dispersion = dispersion_of(u, t)
+    # In the precision of the run, even if it could be judged in a higher one.
+    if not np.all(np.isfinite(np.asarray([own, *metrics.values(), *dispersion], particles.dtype))):
         reason = "products of particles and scores overflow, so the particles cannot be judged"
         return _verdict([Finding("bad", reason, (Remedy.UNIT_SCALE, Remedy.DOUBLE_PRECISION))], {})
     metrics["draws"] = draws = metrics.pop("draws_per_particle") * size
@@ -184,7 +179,7 @@ def judge(
         remedies = Remedy.MORE_STEPS, Remedy.LARGER_BATCHES, Remedy.REREAD
         findings.append(_graded(batch_noise, _MEAN_DOUBTFUL, _NOISE_BAD, reason, *remedies))
     if size >= 2 * dim and size > _FEW:
-        metrics["separation"], smaller = _two_groups(np.asarray(u, float), np.asarray(t, float))
+        metrics["separation"], smaller = _two_groups(u, t)
         known = clear and bool(np.all(np.isfinite(values)))
         findings += [
             None if trajectory else _on_tails(metrics["growth"], metrics["radius"]),
@@ -207,23 +202,21 @@ def _verdict(findings, metrics, good="") -> Verdict:
     return Verdict("good", (Finding("good", f"{good} (a mode that no particle found would not show)"),), metrics)
 
 
-@eqx.filter_jit
 def _measure(particles, scores):
-    """Return the metrics, and points and scores in the coordinates of the cloud."""
-    frame = Cloud().frame(particles)
-    u, t = frame.points(particles), frame.scores(scores)
-    ksd_squared, own = stein_kernel_means(u, t, IMQ(Wide()))
-    pull, squares = -jnp.sum(t * u, axis=1), jnp.sum(u**2, axis=1)
-    covariance = jnp.mean((pull - jnp.mean(pull)) * (squares - jnp.mean(squares)))
-    growth = covariance / jnp.maximum(jnp.var(squares), 1e-12) * jnp.mean(squares)
+    """Return the metrics, the mean of the Stein kernel at each particle itself, and points and scores of the cloud."""
+    u, t = in_cloud(particles, scores)
+    ksd_squared, own = stein_kernel_means(u, t, wide_bandwidth(u))
+    pull, squares = -np.sum(t * u, axis=1), np.sum(u**2, axis=1)
+    covariance = np.mean((pull - np.mean(pull)) * (squares - np.mean(squares)))
+    growth = covariance / max(np.var(squares), 1e-12) * np.mean(squares)
     metrics = {
         # Beyond a million draws for every particle it is rounding.
-        "draws_per_particle": own / jnp.maximum(len(u) * ksd_squared, 1e-6 * own),
-        "mean_error": mean_error(particles, scores),
-        "growth": growth / jnp.maximum(jnp.abs(jnp.mean(pull)), 1e-6),
+        "draws_per_particle": own / max(len(u) * ksd_squared, 1e-6 * own),
+        "mean_error": mean_error(u, t),
+        "growth": growth / max(abs(np.mean(pull)), 1e-6),
         "radius": covariance / (2 * particles.shape[1]),
     }
-    return metrics, u, t
+    return {name: float(value) for name, value in metrics.items()}, own, u, t
 
 
 def _graded(value, doubtful, bad, reason, *remedies) -> Finding | None:

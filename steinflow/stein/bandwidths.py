@@ -13,6 +13,7 @@ from steinflow.stein.geometry import mean_and_shape, squared_distances
 from steinflow.typing import Array, Particles, Scalar
 
 _PAIRS = 2**17  # ordered pairs, so half of it distinct ones: enough for 1% of the median in one dimension
+EXACT_MEDIAN = math.isqrt(_PAIRS)  # the median is that of all pairs for this many particles or fewer: 362
 
 
 class Bandwidth(eqx.Module):
@@ -50,10 +51,13 @@ class Wide(Bandwidth):
     """
 
     def __call__(self, particles):
-        dim = particles.shape[1]
-        mean_square = 2 * jnp.sum(jnp.var(particles, axis=0))
-        bandwidth = 2 * math.exp(-5 / dim) * mean_square
+        bandwidth = wide_factor(particles.shape[1]) * jnp.sum(jnp.var(particles, axis=0))
         return jnp.where(bandwidth > 0, bandwidth, 1.0).astype(particles.dtype)
+
+
+def wide_factor(dim: int) -> float:
+    """Return what `Wide` multiplies the sum of the variances with, half the mean squared distance of a pair."""
+    return 4 * math.exp(-5 / dim)
 
 
 class Fixed(Bandwidth):
@@ -78,7 +82,7 @@ def median_distance(particles: Particles) -> Scalar:
     counting: over all pairs up to 362 particles, which is exact, and over a fixed sample of them beyond.
     """
     _, particles = mean_and_shape(particles)  # distances lose fewer digits near the origin
-    if len(particles) ** 2 <= _PAIRS:
+    if len(particles) <= EXACT_MEDIAN:
         return _median_of_all_pairs(particles)
     return _median_of_sampled_pairs(particles)
 
@@ -98,16 +102,23 @@ def _median_of_all_pairs(particles):
 
 
 def _median_of_sampled_pairs(particles):
-    """Split the cloud into groups and take all pairs across every two of them, so that no pair comes twice."""
-    num_particles, dim = particles.shape
-    num_couples = -(-num_particles // (2 * max(64, _PAIRS // num_particles)))
-    group_size = num_particles // (2 * num_couples)  # the few particles left over are left out
-    # The same shuffle on every run: neighbours in the array may be neighbours in space.
-    shuffle = np.random.default_rng(0).permutation(num_particles)[: 2 * num_couples * group_size]
-    left, right = particles[shuffle].reshape(2, num_couples, group_size, dim)
+    left, right = particles[sampled_pairs(len(particles))]
     squares = _distinct_squares(left, right)
     median, _ = _order_statistic(squares, (squares.size + 1) // 2, num_values=squares.size, tolerance=1e-3)
     return jnp.sqrt(median)
+
+
+def sampled_pairs(num_particles: int) -> np.ndarray:
+    """Split the particles into groups and couple these, so that no pair across a couple comes twice.
+
+    Returns:
+        Indices of shape (2, couples, particles of a group); the few particles left over are left out.
+    """
+    num_couples = -(-num_particles // (2 * max(64, _PAIRS // num_particles)))
+    group_size = num_particles // (2 * num_couples)
+    # The same shuffle on every run: neighbours in the array may be neighbours in space.
+    shuffle = np.random.default_rng(0).permutation(num_particles)[: 2 * num_couples * group_size]
+    return shuffle.reshape(2, num_couples, group_size)
 
 
 def _distinct_squares(x, y):

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from steinflow.devices import sharding
+from steinflow.devices.arrays import as_array
 from steinflow.targets.batches import batch_indices, row_blocks
-from steinflow.targets.streams import HostData, Mapped, Stream, num_rows_of
+from steinflow.targets.streams import HostData, Mapped, Shapes, Stream, num_rows_of
 from steinflow.typing import Array, Batch, PRNGKeyArray, PyTree
 
 __all__ = ["Data", "HostRows", "Mapped", "Rows", "Stream", "as_data"]
@@ -79,7 +80,7 @@ class Rows(Data):
 
     def __init__(self, values: PyTree, batch_size: SupportsIndex | None = None):
         try:
-            self.values = jax.tree.map(jnp.asarray, values)
+            self.values = jax.tree.map(as_array, values)
         except TypeError as error:
             raise TypeError(
                 "data must be arrays of numbers, in any pytree; encode text and categories as numbers first."
@@ -132,11 +133,11 @@ class HostRows(Data):
         batch_size: rows per step; a stream decides by itself.
     """
 
-    source: HostData = eqx.field(static=True)  # compared by identity: compiled code sees none of it
+    source: HostData = eqx.field(static=True)
     rows_per_batch: int | None = eqx.field(static=True)
 
     def __init__(self, source: HostData, batch_size: SupportsIndex | None = None):
-        if batch_size is None and not isinstance(source, Stream):
+        if batch_size is None and not isinstance(source, Stream | Shapes):
             raise ValueError(
                 "Data that stay on the host are read by batches: pass Posterior(..., batch_size=256), say; or load "
                 "them, as with np.asarray, if they fit in memory."
@@ -165,6 +166,10 @@ class HostRows(Data):
 
     def blocks(self, num_rows, *, key):
         return self.source.blocks(num_rows, key=key)
+
+    def placed(self):
+        # Data of the same shapes share compiled code, which sees no more of them.
+        return HostRows(Shapes.of(self.num_rows, self.batch_shape()), self.rows_per_batch)
 
     def rows(self, batch):
         if batch is None:

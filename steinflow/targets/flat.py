@@ -12,8 +12,10 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Bool
 
 from steinflow.devices import sharding
+from steinflow.devices.arrays import as_array
+from steinflow.devices.compilation import compiled, split
 from steinflow.targets.anchors import Anchor, Estimate, Minibatch, estimated, estimated_log_densities, halves, rows_of
-from steinflow.targets.base import Target, as_target
+from steinflow.targets.base import ConstrainedTarget, Target, as_target
 from steinflow.targets.data import Data
 from steinflow.targets.posterior import Posterior
 from steinflow.typing import Array, Batch, Params, Particles, Point, PRNGKeyArray, Scalar, Scores, Weights
@@ -193,33 +195,79 @@ def flatten(target: Target | Callable[[Params], Scalar], particles: Params) -> t
             f"got shapes {[leaf.shape for leaf in leaves][:10]}. A single particle x goes in as x[None], and nested "
             "lists of numbers as np.array(x)."
         )
-    unconstrained = jax.vmap(target.unconstrain)(particles)
-    _, unravel = ravel_pytree(jax.tree.map(lambda leaf: leaf[0], unconstrained))
-    matrix = jax.vmap(lambda params: ravel_pytree(params)[0])(unconstrained)
-    if matrix.shape[1] == 0:
+    free = isinstance(target, ConstrainedTarget) and target.constraints is None  # then there is nothing to compile
+    unconstrained = jax.vmap(target.unconstrain)(particles) if free else _unconstrained(*split(target), particles)
+    return _raveled(target, unconstrained)
+
+
+def from_prior(target: Target, num_particles: int, *, key: PRNGKeyArray) -> tuple[FlatTarget, Particles]:
+    """Return a target as methods see it, and particles drawn from its prior.
+
+    Raises:
+        TypeError: if the draws are no real numbers.
+        ValueError: if there is no prior, or draws lie outside of the constraints or of what floats hold.
+    """
+    return _raveled(target, _drawn(*split(target), num_particles, key))
+
+
+@compiled()
+def _unconstrained(target, particles):
+    return jax.vmap(target.unconstrain)(particles)
+
+
+@compiled(static=(2,))
+def _drawn(target, num_particles, key):
+    def one(key):
+        return target.unconstrain(jax.tree.map(_as_float, target.sample_prior(key)))
+
+    return jax.vmap(one)(jax.random.split(key, num_particles))
+
+
+def _raveled(target: Target, unconstrained: Params) -> tuple[FlatTarget, Particles]:
+    """Return a target as methods see it, and unconstrained particles as rows of a matrix.
+
+    All in NumPy: JAX would compile every operation.
+    """
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(unconstrained)]
+    dtype, unravel = _raveling(unconstrained)
+    values = np.concatenate([leaf.reshape(len(leaf), -1).astype(dtype) for leaf in leaves], axis=1)
+    if values.shape[1] == 0:
         raise ValueError("particles have no coordinates: there is nothing to infer.")
-    flat = FlatTarget(target, unravel, matrix.shape[1])
-    values = np.asarray(matrix)  # NumPy's arithmetic: each operation of JAX would be compiled first
     if outside := int(np.sum(~np.all(np.isfinite(values), axis=1))):
         raise ValueError(
-            f"{outside} of {len(matrix)} particles are not finite or lie outside their constraints. "
+            f"{outside} of {len(values)} particles are not finite or lie outside their constraints. "
             "Give points inside the support."
         )
     with np.errstate(over="ignore"):
         squares = 4 * np.sum(values**2, axis=1)
     if not np.all(np.isfinite(squares)):
         raise ValueError(
-            f"Squared distances between particles overflow in {matrix.dtype}: coordinates go up to "
+            f"Squared distances between particles overflow in {values.dtype}: coordinates go up to "
             f"{np.max(np.abs(values)):.1e}. Bring the parameters to a scale near 1, or use double precision."
         )
-    _check_log_density(flat, matrix[0])
+    flat, matrix = FlatTarget(target, unravel, values.shape[1]), as_array(values)
+    _check_log_density(flat, jax.ShapeDtypeStruct(values.shape[1:], matrix.dtype))
     return flat, matrix
 
 
-def _check_log_density(flat: FlatTarget, point: Point) -> None:
+def _raveling(unconstrained: Params) -> tuple[np.dtype, Callable[[Point], Params]]:
+    """Return the dtype of a particle as a vector, and the way back from there."""
+    ways = []
+
+    def ravel(params):
+        vector, unravel = ravel_pytree(params)
+        ways.append(unravel)
+        return vector
+
+    one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), unconstrained)
+    return jax.eval_shape(ravel, one).dtype, ways[0]
+
+
+def _check_log_density(flat: FlatTarget, point: jax.ShapeDtypeStruct) -> None:
     """Let errors of the user's function speak here, not mid-run."""
     try:
-        jax.eval_shape(flat.log_density, point, None if flat.data is None else flat.data.batch_shape())
+        # All arrays as arguments: what happened to constants would be compiled, step by step.
+        eqx.filter_eval_shape(FlatTarget.log_density, flat, point, flat.data and flat.data.batch_shape())
     except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
         error.add_note(
             "The log density is compiled and differentiated by JAX: write it with jax.numpy in place of numpy, scipy "
@@ -229,12 +277,11 @@ def _check_log_density(flat: FlatTarget, point: Point) -> None:
 
 
 def _as_float(leaf) -> Array:
-    try:
-        array = jnp.asarray(leaf)
-    except TypeError as error:
-        raise TypeError(f"particles must be arrays of real numbers; got {leaf!r}.") from error
-    if jnp.issubdtype(array.dtype, jnp.floating):
-        return array
-    if jnp.issubdtype(array.dtype, jnp.integer) or array.dtype == bool:
-        return array.astype(float)
-    raise TypeError(f"particles must be real numbers; got dtype {array.dtype}.")
+    array = leaf if isinstance(leaf, jax.Array) else np.asarray(leaf)
+    if array.dtype.kind in "OSUMm":
+        raise TypeError(f"particles must be arrays of real numbers; got {leaf!r}.")
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        if not jnp.issubdtype(array.dtype, jnp.integer) and array.dtype != bool:
+            raise TypeError(f"particles must be real numbers; got dtype {array.dtype}.")
+        array = array.astype(float)
+    return as_array(array)

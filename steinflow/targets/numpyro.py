@@ -10,6 +10,7 @@ import numpy as np
 from numpyro import handlers
 from numpyro.infer.util import constrain_fn, potential_energy, unconstrain_fn
 
+from steinflow.devices.arrays import as_array
 from steinflow.targets.base import Target
 from steinflow.targets.batches import batch_indices
 from steinflow.targets.data import Data
@@ -75,7 +76,7 @@ class _Constant:
 
 def _with_arguments(function: Callable, args: tuple, kwargs: dict):
     """Call a function with the arguments of a model, as constants if the model needs values and not only shapes."""
-    arrays = jax.tree.map(lambda leaf: jnp.asarray(leaf) if _is_numeric(leaf) else leaf, (args, kwargs))
+    arrays = jax.tree.map(lambda leaf: as_array(leaf) if _is_numeric(leaf) else leaf, (args, kwargs))
     constant = _Constant(args, kwargs)
     if not all(eqx.is_array(leaf) or _is_hashable(leaf) for leaf in jax.tree.leaves(arrays)):
         return function(constant)

@@ -1,9 +1,11 @@
 """Data that stay on the host: rows of mapped files, and streams of batches. `Feed` takes them to the device."""
 
 import abc
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +18,7 @@ BLOCK_STEPS = 64  # at most so many are read at once
 
 
 class HostData(abc.ABC):
-    """Data on the host. It is compared by identity, and compiled code sees none of it."""
+    """Data on the host, compared by identity; compiled code sees no more of them than their shapes."""
 
     num_rows: int
 
@@ -30,6 +32,27 @@ class HostData(abc.ABC):
 
     def blocks(self, num_rows: int, *, key: PRNGKeyArray) -> Iterator[Batch] | None:
         """Return blocks that together are all rows, as `Data.blocks`; None where they cannot be read again."""
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Shapes(HostData):
+    """What compiled code sees of data on the host: how many rows there are, and the shapes of a batch."""
+
+    num_rows: int
+    structure: Any
+    leaves: tuple[jax.ShapeDtypeStruct, ...]
+
+    @classmethod
+    def of(cls, num_rows: int, batch: Batch) -> "Shapes":
+        """Return the shapes of data with batches of these."""
+        leaves, structure = jax.tree.flatten(batch)
+        return cls(num_rows, structure, tuple(leaves))
+
+    def batch_shape(self, batch_size):
+        return jax.tree.unflatten(self.structure, self.leaves)
+
+    def read(self, key, start, stop, batch_size):
         return None
 
 

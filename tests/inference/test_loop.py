@@ -83,6 +83,18 @@ def test_a_second_call_does_not_compile_again(compilations):
     assert len(compilations) - num_compilations <= 1
 
 
+def test_a_first_answer_compiles_few_programs(compilations):
+    """From the log density to the printed summary: start, steps and views, and what settling takes."""
+    result = sf.fit(
+        sf.Density(lambda x: -jnp.sum(x**4), prior=lambda key: jax.random.normal(key, (3,))),
+        num_particles=20,
+        num_steps=500,
+        progress=False,
+    )
+    assert "verdict" in str(result.summary())
+    assert len(compilations) <= 7
+
+
 def test_a_second_posterior_of_the_same_shape_does_not_compile_again():
     traces = []
 

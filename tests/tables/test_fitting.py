@@ -6,10 +6,10 @@ import numpy as np
 import pandas
 import pytest
 
+from steinflow.devices.keys import as_key
 from steinflow.estimators import base
 from steinflow.models.families import Gaussian
 from steinflow.models.generalized_linear import GeneralizedLinear
-from steinflow.results.diagnostics import as_key
 from steinflow.tables.fitting import prepare, run_fit
 from steinflow.tables.tables import TableError
 

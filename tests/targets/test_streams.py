@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import steinflow as sf
+from steinflow.devices.compilation import split
 from steinflow.targets.data import as_data
 from steinflow.targets.feed import Feed
 
@@ -101,6 +102,15 @@ def test_stream_from_a_step(tmp_path):
         assert feed.seek(77)
         np.testing.assert_array_equal(feed.block.batch(77)[1], full[77 % len(full)][1])
     assert asked[-1] == 77
+
+
+def test_data_of_the_same_shapes_share_compiled_code(mapped):
+    first, second = (as_data(sf.data.Stream(Loader(), NUM_ROWS)) for _ in range(2))
+    assert split(first)[0] != split(second)[0]
+    assert split(first.placed())[0] == split(second.placed())[0]
+    assert (first.placed().num_rows, first.placed().batch_size) == (NUM_ROWS, 10)
+    assert split(as_data(mapped, 8).placed())[0] != split(as_data(mapped, 9).placed())[0]
+    assert as_data(mapped, 8).placed().batch_shape()[0].shape == (8, 2)
 
 
 def test_stream_that_ends():

@@ -15,14 +15,14 @@ settle to represent all of it. `docs/tuning-free.md` explains and measures all t
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
+from steinflow.devices.arrays import as_array
 from steinflow.methods.base import Draws, Method, Settled
 from steinflow.methods.svgd.arrival import has_arrived, homes, shortened
 from steinflow.methods.svgd.exploration import Exploration, Microcanonical
@@ -36,6 +36,9 @@ from steinflow.stein.bandwidths import Wide
 from steinflow.stein.direction import stein_direction
 from steinflow.stein.kernels import IMQ, RBF, Centered, Kernel, Linear, Multiquadric, positive_definite
 from steinflow.typing import Particles, Point, Scalar
+
+if TYPE_CHECKING:
+    import optax
 
 _FEWEST_PARTICLES = 10  # whose scatter says something
 _FEWEST_STEPS = 500  # of which a third is remembered; an even sample knows more than a shorter way
@@ -83,7 +86,7 @@ class SVGD(Method):
         self,
         kernel: Kernel | Callable[[Point, Point], Scalar] | None = None,
         metric: Metric | None = None,
-        optimizer: StepRule | optax.GradientTransformation | None = None,
+        optimizer: "StepRule | optax.GradientTransformation | None" = None,
         exploration: Exploration | Literal["default"] | None = "default",
         approximation: Approximation | None = None,
     ):
@@ -169,7 +172,7 @@ class SVGD(Method):
         recalled = _recalled(state)
         if recalled is None:
             return Settled(state)
-        particles = jnp.asarray(settled(target, np.asarray(state.particles), recalled), state.particles.dtype)
+        particles = as_array(settled(target, np.asarray(state.particles), recalled), state.particles.dtype)
         end = dataclasses.replace(state, particles=particles)
         return Settled(end, {"trajectory": recalled.findings}, recalled.states)
 

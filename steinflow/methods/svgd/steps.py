@@ -2,16 +2,18 @@
 
 import abc
 import functools
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 
 from steinflow.methods.base import Time
 from steinflow.stein.geometry import mean_and_shape
 from steinflow.typing import Array, Direction, Particles
+
+if TYPE_CHECKING:  # it takes a moment to import, and the default needs none of it
+    import optax
 
 
 class StepRule(eqx.Module):
@@ -42,7 +44,7 @@ class StepRule(eqx.Module):
 class Optax(StepRule):
     """Any optimiser of optax. It descends and the Stein direction ascends: here is the one change of sign."""
 
-    optimizer: optax.GradientTransformation
+    optimizer: "optax.GradientTransformation"
 
     def init(self, particles):
         return self.optimizer.init(particles)
@@ -53,10 +55,12 @@ class Optax(StepRule):
         return jnp.asarray(updates), state
 
 
-def as_step_rule(optimizer: StepRule | optax.GradientTransformation) -> StepRule:
+def as_step_rule(optimizer: "StepRule | optax.GradientTransformation") -> StepRule:
     """Accept a step rule or an optimiser of optax."""
     if isinstance(optimizer, StepRule):
         return optimizer
+    import optax
+
     if isinstance(optimizer, optax.GradientTransformation):
         return Optax(optimizer)
     raise TypeError(
@@ -65,15 +69,22 @@ def as_step_rule(optimizer: StepRule | optax.GradientTransformation) -> StepRule
 
 
 @functools.cache  # the same object for the same step size, so that a second fit does not compile again
-def adagrad(step_size: float = 0.1) -> optax.GradientTransformation:
+def adagrad(step_size: float = 0.1) -> "optax.GradientTransformation":
     """AdaGrad, the optimiser of the paper's Algorithm 1."""
+    import optax
+
     return optax.adagrad(step_size, initial_accumulator_value=0.0, eps=1e-6)
 
 
 _CLEAR = 0.5  # the part of a squared direction that may be noise; beyond, its angles say little
 _PATIENCE = 0.9  # by how much steps that noise rules shrink
 
-_ADAM = Optax(optax.scale_by_adam())
+
+@functools.cache
+def _adam() -> Optax:
+    import optax
+
+    return Optax(optax.scale_by_adam())
 
 
 class DecayingAdam(StepRule):
@@ -87,10 +98,10 @@ class DecayingAdam(StepRule):
     reach: Array = eqx.field(default=5.0, converter=jnp.asarray)
 
     def init(self, particles):
-        return _ADAM.init(particles)
+        return _adam().init(particles)
 
     def moves(self, direction, points, state, *, time, noise=None):
-        directions, state = _ADAM.moves(-direction, points, state, time=time)
+        directions, state = _adam().moves(-direction, points, state, time=time)
         size = self.reach / time.num_steps.astype(self.reach.dtype) * (1 + jnp.cos(jnp.pi * time.fraction))
         return size.astype(direction.dtype) * directions, state
 

@@ -1,0 +1,44 @@
+"""Functions of a tree: its arrays are arguments, the rest is a constant."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+from steinflow.devices import compilation
+from steinflow.devices.compilation import compiled, split
+
+
+class Power(eqx.Module):
+    base: jax.Array
+    exponent: int
+
+
+def test_other_arrays_are_not_traced_again_and_other_constants_are():
+    traces = []
+
+    @compiled(static=(2,))
+    def power(tree, repeats, x):
+        traces.append(1)
+        return repeats * (x * tree.base) ** tree.exponent
+
+    def value(base, exponent, repeats=1):
+        return float(power(*split(Power(jnp.asarray(base), exponent)), repeats, jnp.asarray(3.0)))
+
+    assert (value(1.0, 2), value(2.0, 2), len(traces)) == (9, 36, 1)
+    assert (value(1.0, 3), value(1.0, 2, 2), len(traces)) == (27, 18, 3)
+    assert power.__name__ == "power"
+
+
+@pytest.mark.parametrize(
+    ("flags", "backend", "expected"),
+    [
+        ("", "cpu", {"xla_backend_optimization_level": 1}),
+        ("--xla_backend_optimization_level=3", "cpu", None),
+        ("", "gpu", None),
+    ],
+)
+def test_only_cpus_compile_with_less_effort_unless_the_user_says_otherwise(monkeypatch, flags, backend, expected):
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    assert compilation._options() == expected
