@@ -19,19 +19,17 @@ Where chains do not pass between modes, the states come as often as the mass of 
 moments are theirs.
 
 All is done in the coordinates of the walk, in which nothing is correlated: a particle that is moved by a little there
-stays on the ridge that strong correlations make of a posterior. But for the support points and the user's functions it
-is host work, in NumPy.
+stays on the ridge that strong correlations make of a posterior. But for the user's functions it is host work, in NumPy.
 """
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from steinflow.devices.arrays import as_array
 from steinflow.methods.svgd.recollection import Moments, Recollection
-from steinflow.stein.geometry import even_sample, squared_distances
+from steinflow.stein.geometry import even_sample
 from steinflow.targets.flat import FlatTarget
-from steinflow.typing import Array, Particles
 
 _ITERATIONS = 100
 _MANY = 1000  # particles that represent a posterior well enough as the draws that they are; support points cost n x m
@@ -54,24 +52,22 @@ def settled(target: FlatTarget, particles: np.ndarray, recalled: Recollection) -
         correlations = np.corrcoef(states, rowvar=False).reshape(dim, dim) if num_particles > dim else None
     states = matched(states, moments, correlations)
     if num_particles <= _MANY:
-        points = np.asarray(support_points(points.astype(np.float32), states.astype(np.float32)), float)
+        points = support_points(points.astype(np.float32), states.astype(np.float32)).astype(float)
     points = matched(shaped(points, states), moments, correlations)
     found = frame.center + frame.moves(as_seen(target, recalled, points, moments, states))
     # Where nothing moved, or everything overflowed, there is nothing to represent.
     return np.where(np.all(np.isfinite(found)), found, particles)
 
 
-@jax.jit
-def support_points(points: Particles, states: Array) -> Particles:
+def support_points(points: np.ndarray, states: np.ndarray) -> np.ndarray:
     """Return the points of least energy distance to the states, near these."""
-    share, others = len(states) / len(points), 1 - jnp.eye(len(points), dtype=points.dtype)
-
-    def closer(_, x):
-        pull, push = _inverse_distances(x, states), others * _inverse_distances(x, x)
-        away = jnp.sum(push, axis=1, keepdims=True) * x - push @ x
-        return (share * away + pull @ states) / jnp.sum(pull, axis=1, keepdims=True)
-
-    return jax.lax.fori_loop(0, _ITERATIONS, closer, points)
+    share, x = np.float32(len(states) / len(points)), points
+    for _ in range(_ITERATIONS):
+        pull, push = _inverse_distances(x, states), _inverse_distances(x, x)
+        np.fill_diagonal(push, 0.0)
+        away = np.sum(push, axis=1, keepdims=True) * x - push @ x
+        x = (share * away + pull @ states) / np.sum(pull, axis=1, keepdims=True)
+    return x
 
 
 def shaped(points: np.ndarray, states: np.ndarray) -> np.ndarray:
@@ -104,7 +100,7 @@ def as_seen(
     In their own coordinates the points keep the moments of the trajectory.
     """
     frame, dtype = recalled.frame, recalled.states.dtype
-    places = jnp.asarray(frame.center + frame.moves(states), dtype)
+    places = as_array(frame.center + frame.moves(states), dtype)
     seen = np.asarray(_seen(target, places), float)
     mean, sd = np.mean(seen, axis=0), np.std(seen, axis=0)
     fourth = np.mean((seen - mean) ** 4, axis=0)
@@ -114,7 +110,7 @@ def as_seen(
     mean, sd = np.append(moments.mean, mean[known]), np.append(moments.sd, sd[known])
     own = np.broadcast_to(np.eye(points.shape[1]), (len(points), *2 * points.shape[1:]))
     for _ in range(_NEWTON_STEPS):
-        values, slopes = _seen_and_slopes(target, jnp.asarray(frame.center + frame.moves(points), dtype))
+        values, slopes = _seen_and_slopes(target, as_array(frame.center + frame.moves(points), dtype))
         slopes = frame.scores(np.asarray(slopes, float)[:, known])
         values = (np.append(points, np.asarray(values, float)[:, known], axis=1) - mean) / sd
         points = points - _shortest(values, np.append(own, slopes, axis=1) / sd[:, None])
@@ -150,7 +146,8 @@ def _seen_and_slopes(target, particles):
 
 
 def _inverse_distances(a, b):
-    return jax.lax.rsqrt(jnp.maximum(squared_distances(a, b), 1e-12))
+    squares = np.sum(a**2, axis=1)[:, None] + np.sum(b**2, axis=1) - 2 * a @ b.T
+    return 1 / np.sqrt(np.maximum(squares, 1e-12))
 
 
 def _roots(covariance):
