@@ -16,6 +16,7 @@ from steinflow.methods.nuts import NUTS
 from steinflow.methods.pbp import PBP
 from steinflow.methods.pmd import PMD
 from steinflow.methods.sgld import SGLD, ParallelSGLD
+from steinflow.methods.svgd.ensemble import Ensemble
 from steinflow.methods.svgd.method import SVGD
 from steinflow.models.networks import from_network
 from steinflow.results import plots
@@ -67,6 +68,7 @@ __all__ = [
     "Converged",
     "Density",
     "Draws",
+    "Ensemble",
     "Method",
     "MonteCarlo",
     "Outcome",

@@ -23,7 +23,7 @@ def from_network(
     y: ArrayLike,
     *,
     family: Family = Gaussian(),
-    prior_scale: float = 1.0,
+    prior_scale: float = 4.0,
     log_prior: Callable[[Params], Scalar] | None = None,
     batch_size: int | None = None,
     standardize: bool = True,
@@ -41,7 +41,8 @@ def from_network(
             one (a function, or linen), from the prior otherwise. Dropout is off.
         X: one row per example; rows may have any shape.
         y: one entry per row.
-        family: `sf.models.Gaussian()`, `Bernoulli()`, `Categorical(K)`, `Poisson()`: what the outputs mean.
+        family: what the outputs mean: `sf.models.Gaussian()`, `VaryingGaussian()`, `VaryingStudentT()`, `Bernoulli()`,
+            `Categorical(K)` or `Poisson()`.
         prior_scale: parameters have the prior N(0, prior_scale² / fan_in), with fan_in = 1 for biases and other
             vectors.
         log_prior: takes the module's parameters to a log density, in place of that prior.
@@ -109,8 +110,11 @@ class _Forward(eqx.Module):
         outputs = self.module(params["network"], X.reshape(-1, *self.shape))
         expected = (len(X),) if self.num_outputs == 1 else (len(X), self.num_outputs)
         if outputs.size != np.prod(expected):
+            found = outputs.size // len(X)
             raise ValueError(
-                f"The family needs {self.num_outputs} output(s) for every row; the network gives {outputs.shape[1:]}."
+                f"The family needs {self.num_outputs} output(s) for every row; the network gives {found}. For classes "
+                f"pass family=sf.models.Categorical({found}); for numbers with a noise of their own, "
+                "family=sf.models.VaryingGaussian(), which takes two outputs, a mean and a log scale."
             )
         return outputs.reshape(expected)
 

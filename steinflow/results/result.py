@@ -17,6 +17,7 @@ from steinflow.results import arviz
 from steinflow.results.diagnostics import as_key, dispersion_of, ksd_of
 from steinflow.results.files import read_netcdf, to_netcdf, write_whole
 from steinflow.results.outcome import Ending, Outcome
+from steinflow.results.predictions import judge_predictions
 from steinflow.results.refinement import Check, nuts_moves, stein_thinning, stein_weights
 from steinflow.results.summary import Summary, dataframe, number
 from steinflow.results.verdict import Finding, Verdict, judge
@@ -112,6 +113,8 @@ class Result:
         """
         if self.outcome is Outcome.NON_FINITE:
             return Verdict("bad", (Finding("bad", self.ending.message.removesuffix("."), ()),), {})
+        if "predictions" in self.info:  # of a network, whose weights mean nothing by themselves
+            return judge_predictions(self.info["predictions"])
         return judge(
             self.unconstrained,
             self.scores,
@@ -372,7 +375,7 @@ class Result:
 
     def _info_of_these_particles(self) -> Mapping[str, Any]:
         """Return what holds for particles that were changed or chosen after the run, which the way does not judge."""
-        return {name: value for name, value in self.info.items() if name != "trajectory"}
+        return {name: value for name, value in self.info.items() if name not in ("trajectory", "predictions")}
 
 
 def load(path: str | Path) -> Result:

@@ -21,6 +21,7 @@ from steinflow.typing import Array, Key, Particles, Scalar, Scores
 
 _FEWEST_DIMENSIONS = 3  # in which a direction turns; where there are fewer, standard normal coordinates are added
 _STIFFEST = 10.0  # times what is wanted: a particle counts for no more, lest a few stiff ones hold up all
+_PATIENCE = 0.1  # how much more slowly a step of its own adapts after the warm-up
 _FOLLOWING = 3  # the spread averages over about the last third of the steps so far: its start is soon forgotten
 
 
@@ -64,11 +65,14 @@ class Exploration(eqx.Module):
 
 
 class MicrocanonicalState(eqx.Module):
-    """Directions of all particles, the coordinates that are added where there are few, and the step size."""
+    """Directions of all particles, the coordinates that are added where there are few, and the step size.
+
+    The step size is one for all, or a column with one for each.
+    """
 
     directions: Array
     added: Array
-    step_size: Scalar
+    step_size: Scalar | Array
 
 
 class Microcanonical(Exploration):
@@ -86,9 +90,13 @@ class Microcanonical(Exploration):
 
     Args:
         energy_error: the variance of the error of energy per dimension; five times that in the warm-up.
+        own_steps: every particle has a step size of its own, for particles that stand in different modes.
+        first_step: the step size to begin with, in units of sqrt(d).
     """
 
     energy_error: float = 2e-4
+    own_steps: bool = False
+    first_step: float = 0.1
 
     def init(self, particles, *, key):
         num_particles, dim = particles.shape
@@ -96,7 +104,10 @@ class Microcanonical(Exploration):
         direction_key, added_key = jax.random.split(key)
         directions = normal(direction_key, (num_particles, all_dims), particles.dtype)
         added = normal(added_key, (num_particles, all_dims - dim), particles.dtype)
-        return MicrocanonicalState(_unit(directions), added, jnp.asarray(0.1 * all_dims**0.5, particles.dtype))
+        shape = (num_particles, 1) if self.own_steps else ()
+        return MicrocanonicalState(
+            _unit(directions), added, jnp.full(shape, self.first_step * all_dims**0.5, particles.dtype)
+        )
 
     def moves(self, scores, state, *, key):
         halfway, _ = _turned(state.directions, scores, state.added, state.step_size)
@@ -108,13 +119,16 @@ class Microcanonical(Exploration):
         added = state.added + size * halfway[:, dim:]
         directions, gained_then = _turned(halfway, scores_there, added, size)
         slopes = _joined(scores, state.added) + _joined(scores_there, added)
-        error = gained + gained_then - 0.5 * size * jnp.sum(halfway * slopes, axis=1)
+        error = gained + gained_then - jnp.sum(0.5 * size * halfway * slopes, axis=1, keepdims=True)
 
-        known = made & jnp.isfinite(error)[:, None]
+        known = made & jnp.isfinite(error)
         wanted = self.energy_error * jnp.where(warming, 5.0, 1.0).astype(error.dtype)
-        errors = jnp.where(known[:, 0], error, 0.0) ** 2 / all_dims
-        found = jnp.mean(jnp.minimum(errors, _STIFFEST * wanted))
-        change = jnp.clip((wanted / jnp.maximum(found, 1e-12)) ** 0.05, 0.7, 1.3)
+        unknown = jnp.inf if self.own_steps else 0.0  # who has a step of its own shortens it to get on
+        errors = jnp.minimum(jnp.where(known, error, unknown) ** 2 / all_dims, _STIFFEST * wanted)
+        found = errors if self.own_steps else jnp.mean(errors)
+        # The error of one particle is mostly chance: a step that followed each would depend on where the particle is.
+        patience = jnp.where(warming, 1.0, _PATIENCE).astype(error.dtype) if self.own_steps else 1.0
+        change = jnp.clip((wanted / jnp.maximum(found, 1e-12)) ** (0.05 * patience), 0.7, 1.3)
         new_size = jnp.minimum(size * change, all_dims**0.5)
 
         directions = jnp.where(known, directions, -state.directions)  # who cannot go on turns round
@@ -136,7 +150,7 @@ def _turned(directions, scores, added, step_size):
     along, shrunk = jnp.sum(directions * uphill, axis=1, keepdims=True), jnp.exp(-angle)
     turned = _unit(uphill * (1 - shrunk) * (1 + shrunk + along * (1 - shrunk)) + 2 * shrunk * directions)
     gained = angle - math.log(2) + jnp.log1p(along + (1 - along) * shrunk**2)
-    return turned, (slopes.shape[1] - 1) * gained[:, 0]
+    return turned, (slopes.shape[1] - 1) * gained
 
 
 def _joined(scores, added):
