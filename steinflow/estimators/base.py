@@ -58,13 +58,12 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         hidden: units of the hidden layers of a neural network; () is a linear model.
         activation: between layers, "tanh", "silu" or "relu". Smooth ones are explored in fewer steps.
         prior_scale: of a network's weights, whose prior is N(0, prior_scale² / fan_in).
-        num_particles: how many particles represent the posterior; by default 100, or 10 members for a network with at
-            least 100 weights, each of which brings many networks.
+        num_particles: how many particles represent the posterior; by default 100, or 10 for a network: members, each
+            of which brings many networks.
         num_steps: at most; by default 1,000, and for an ensemble of networks 10,000 for every hidden layer. A run of
             the default method stops earlier when the particles have settled.
         batch_size: rows per step; by default all of them up to 10,000 and 1,000 above, with hidden layers 100 to 1,000.
-        method: an inference method; by default `sf.SVGD()`, or `sf.Ensemble()` for a network with no fewer weights than
-            particles.
+        method: an inference method; by default `sf.SVGD()`, or `sf.Ensemble()` for a network.
         random_state: makes fits reproducible.
 
     Attributes:

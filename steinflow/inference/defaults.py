@@ -1,9 +1,5 @@
 """What a run does where nothing was said: its method, how many particles, and how many steps."""
 
-import math
-
-import jax
-
 from steinflow.methods.base import Method
 from steinflow.methods.svgd.ensemble import Ensemble
 from steinflow.methods.svgd.method import SVGD
@@ -16,19 +12,17 @@ _STEPS, _STEPS_OF_ENSEMBLES = 1_000, 10_000
 
 
 def default_num_particles(target: Target) -> int:
-    """Return how many particles to draw: 100, or 10 of a network with no fewer weights, each of which explores."""
-    if target.identified:
-        return _PARTICLES
-    shapes = jax.tree.leaves(jax.eval_shape(target.sample_prior, jax.random.key(0)))
-    return _PARTICLES if sum(math.prod(leaf.shape) for leaf in shapes) < _PARTICLES else _MEMBERS
+    """Return how many particles to draw: 100, or 10 networks, each of which explores."""
+    return _PARTICLES if target.identified else _MEMBERS
 
 
 def default_method(target: FlatTarget, particles: Particles) -> Method:
-    """Return `SVGD()`, or `Ensemble()` for a network with at least as many weights as there are particles.
+    """Return `SVGD()`, or `Ensemble()` for a network, unless there are more particles than weights, and all rows.
 
-    So few particles have no covariance to work in, and that of weights would mean little.
+    Fewer particles have no covariance to work in, and with minibatches they do not explore.
     """
-    return SVGD() if target.identified or len(particles) > target.dim else Ensemble()
+    spans = len(particles) > target.dim and not target.noisy
+    return SVGD() if target.identified or spans else Ensemble()
 
 
 def default_num_steps(method: Method, num_layers: int = 1) -> int:

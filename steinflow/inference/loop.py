@@ -63,8 +63,8 @@ def fit(
 
     Args:
         target: a function that takes ONE particle (an array or any pytree) to its log density, or a `Target`.
-        method: how to infer. The default is `sf.SVGD()`, which needs no tuning; `sf.Ensemble()` for neural networks
-            with at least as many weights as there are particles.
+        method: how to infer. The default is `sf.SVGD()`, which needs no tuning; `sf.Ensemble()` for neural networks,
+            unless they have fewer weights than there are particles and steps see all rows.
         particles: starting points, with a leading axis; drawn from the target's prior if not given.
         num_particles: how many to draw from the prior, by default 100, or 10 members of an ensemble of networks.
         num_steps: the number of steps, unless the run is stopped before; by default 1,000, or 10,000 of an ensemble.

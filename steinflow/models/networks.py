@@ -25,6 +25,7 @@ def from_network(
     family: Family = Gaussian(),
     prior_scale: float = 4.0,
     log_prior: Callable[[Params], Scalar] | None = None,
+    random: Callable[[Params], Params] | None = None,
     batch_size: int | None = None,
     standardize: bool = True,
 ) -> "NetworkPosterior":
@@ -46,6 +47,10 @@ def from_network(
         prior_scale: parameters have the prior N(0, prior_scale² / fan_in), with fan_in = 1 for biases and other
             vectors.
         log_prior: takes the module's parameters to a log density, in place of that prior.
+        random: takes the module's parameters to those that are inferred, such as `lambda params: params.layers[-1]`
+            for the last layer of an Equinox MLP, or `lambda params: params["Dense_1"]` for one of linen. The others
+            stay as they are in the module, which may be trained; `network` and `log_prior` see these alone. By default
+            all are inferred.
         batch_size: rows per step; all of them if not given.
         standardize: shift and scale the features, and a real-valued y, to mean 0 and sd 1.
 
@@ -60,6 +65,8 @@ def from_network(
     """
     shape = np.shape(X)[1:]
     module = _adapt(network, jnp.zeros((1, *shape)))
+    if random is not None:
+        module = _Part(params=random(module.params), whole=module, random=random, outputs_last=module.outputs_last)
     prior = FanIn(prior_scale, module.outputs_last)
     return NetworkPosterior(
         X,
@@ -233,6 +240,25 @@ class _Linen(_Module):
 
     def __call__(self, params, X):
         return self.module.apply({"params": params, **self.rest}, X)
+
+
+class _Part(_Module):
+    """A module of which only some parameters are inferred."""
+
+    params: Params
+    whole: _Module
+    random: Callable[[Params], Params]
+    outputs_last: bool
+
+    @property
+    def starts_by_itself(self):
+        return self.whole.starts_by_itself
+
+    def sample(self, key):
+        return self.random(self.whole.sample(key))
+
+    def __call__(self, params, X):
+        return self.whole(eqx.tree_at(self.random, self.whole.params, params), X)
 
 
 def _adapt(network, row) -> _Module:
