@@ -49,7 +49,7 @@ def test_every_member_explores_its_own_mode(explored):
 def test_steps_are_those_of_the_mode(explored):
     """In the coordinates of the walk, whose scales follow the gradients of each member."""
     state = explored.state
-    lengths = np.asarray(state.walk.state.step_size)[:, 0] * np.mean(state.scales, axis=1)
+    lengths = np.asarray(state.walk.state.sizes)[:, 0] * np.mean(state.scales, axis=1)
     assert 5 < np.mean(lengths[5:]) / np.mean(lengths[:5]) < 20
 
 
