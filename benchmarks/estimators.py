@@ -25,7 +25,7 @@ from benchmarks.pages import put
 from steinflow.paper import datasets, networks
 
 MAX_GP_ROWS = 1000  # its cost grows with the cube
-NETWORK = {"hidden": (50,), "num_particles": 20, "random_state": 0}
+NETWORK = {"hidden": (50,), "random_state": 0}
 
 
 def gaussian_log_density(y, mean, sd):

@@ -9,6 +9,7 @@ from steinflow.inference.loop import fit
 from steinflow.inference.stopping import Converged
 from steinflow.methods import svgd
 from steinflow.methods.base import Draws, Method, Time
+from steinflow.methods.svgd.ensemble import Ensemble
 from steinflow.methods.svgd.method import SVGD
 from steinflow.results.diagnostics import dispersion, goodness_of_fit, ksd
 from steinflow.results.outcome import Outcome
@@ -93,6 +94,7 @@ __all__ = [
     "Converged",
     "Density",
     "Draws",
+    "Ensemble",
     "Method",
     "MonteCarlo",
     "Outcome",

@@ -44,17 +44,24 @@ def fit(
     ] = None,
     method: Annotated[
         MethodName | None,
-        typer.Option(help="Inference method: svgd, or svgd-network for a network, if not given.", show_default=False),
+        typer.Option(help="Inference method: svgd, or ensemble for a network, if not given.", show_default=False),
     ] = None,
     particles: Annotated[
-        int, typer.Option("--particles", "-n", min=1, help="Points that represent the posterior.")
-    ] = 100,
+        int | None,
+        typer.Option(
+            "--particles",
+            "-n",
+            min=1,
+            help="Points that represent the posterior. If not given: 100; for a network 10, each of which explores.",
+            show_default=False,
+        ),
+    ] = None,
     steps: Annotated[
         int | None,
         typer.Option(
             min=1,
             help="The most steps to take; a run stops when its particles have settled. If not given: 1,000; for "
-            "a network 2,000, or 50 passes over the rows.",
+            "a network 10,000 for every hidden layer.",
             show_default=False,
         ),
     ] = None,
@@ -157,8 +164,6 @@ def fit(
         },
         command=shlex.join(["steinflow", *sys.argv[1:]]),
     )
-    for note in run.notes[len(prepared.notes) :]:
-        console.remark(note, quiet=quiet)
     run.save(folder, overwrite=overwrite)
     if as_json:
         console.print_json(summary_of(run, folder))

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from jaxtyping import ArrayLike
+from scipy import special
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -17,31 +19,24 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from steinflow.devices.arrays import as_array
 from steinflow.devices.compilation import compiled, split
 from steinflow.devices.keys import as_key, split_key
+from steinflow.inference.defaults import default_method, default_num_particles, default_num_steps
 from steinflow.inference.loop import fit
 from steinflow.methods.base import Method
-from steinflow.methods.svgd.method import SVGD
 from steinflow.models.families import Family
 from steinflow.models.generalized_linear import GeneralizedLinear
 from steinflow.models.neural_network import NeuralNetwork
-from steinflow.models.prior_scales import NETWORK_REACH, best_prior_scale
-from steinflow.models.supervised import (
-    Scaling,
-    Supervised,
-    Weighted,
-    shift_and_scale,
-    usual_batch_size,
-    usual_num_steps,
-)
+from steinflow.models.supervised import Scaling, Supervised, Weighted, shift_and_scale, usual_batch_size
+from steinflow.results.predictions import judged_by_predictions
 from steinflow.results.result import Result
 from steinflow.results.summary import weighted_quantiles
+from steinflow.targets.flat import flatten
 from steinflow.targets.posterior import Posterior
-from steinflow.typing import Array, Params
+from steinflow.typing import Array, Batch, Params, Scalar
 
-_ROWS_AT_ONCE = 4_096  # of a prediction
 _MIN_ROWS = 256  # fewer cost as much
-_ACTIVATIONS = {"relu": lambda x: np.maximum(x, 0.0), "tanh": np.tanh}
-_SCOUTS = 20  # particles that choose the width of a network's prior
-_LEARNED = ("shift_", "scale_", "response_shift_", "response_scale_", "prior_scale_", "classes_", "n_features_in_")
+_NUMBERS_AT_ONCE = 2**24  # of a layer in a prediction: 128 MB
+_ACTIVATIONS = {"relu": lambda x: np.maximum(x, 0.0), "silu": lambda x: x * special.expit(x), "tanh": np.tanh}
+_LEARNED = ("shift_", "scale_", "response_shift_", "response_scale_", "classes_", "n_features_in_")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,15 +59,14 @@ class SteinEstimator(BaseEstimator, abc.ABC):
 
     Args:
         hidden: units of the hidden layers of a neural network; () is a linear model.
-        activation: between layers, "relu" or "tanh".
-        prior_scale: of a network's weights, whose prior is N(0, prior_scale² / fan_in); by default the best of 1, 3 and
-            9 by cross-validation on log-likelihood.
-        num_particles: how many particles represent the posterior.
-        num_steps: at most; by default 1,000. The run stops earlier when the particles have settled. Networks take
-            2,000 steps, or 50 passes, but no more than 20,000.
+        activation: between layers, "tanh", "silu" or "relu". Smooth ones are explored in fewer steps.
+        prior_scale: of a network's weights, whose prior is N(0, prior_scale² / fan_in).
+        num_particles: how many particles represent the posterior; by default 100, or 10 for a network: members, each
+            of which brings many networks.
+        num_steps: at most; by default 1,000, and for an ensemble of networks 10,000 for every hidden layer. A run of
+            the default method stops earlier when the particles have settled.
         batch_size: rows per step; by default all of them up to 10,000 and 1,000 above, with hidden layers 100 to 1,000.
-        method: an inference method; by default `sf.SVGD()`, or `sf.SVGD.for_networks(25.0)` for a network with no
-            fewer weights than particles.
+        method: an inference method; by default `sf.SVGD()`, or `sf.Ensemble()` for a network.
         random_state: makes fits reproducible.
 
     Attributes:
@@ -81,7 +75,6 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         coef_, intercept_: posterior means on the scale of the user's X, for linear models.
         shift_, scale_: of the features; `(X - shift_) / scale_` is what the model sees.
         response_shift_, response_scale_: of y, likewise.
-        prior_scale_: of the weights, for networks.
         num_steps_, batch_size_: the settings of the run, those that were left open included.
         n_iter_: how many steps were made.
     """
@@ -90,9 +83,9 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         self,
         *,
         hidden: tuple[int, ...] = (),
-        activation: Literal["relu", "tanh"] = "relu",
-        prior_scale: float | None = None,
-        num_particles: int = 100,
+        activation: Literal["tanh", "silu", "relu"] = "tanh",
+        prior_scale: float = 4.0,
+        num_particles: int | None = None,
         num_steps: int | None = None,
         batch_size: int | None = None,
         method: Method | None = None,
@@ -154,37 +147,30 @@ class SteinEstimator(BaseEstimator, abc.ABC):
             self.activation,
             family=self._family,
             batch_size=batch_size,
-            prior_scale=1.0 if self.prior_scale is None else self.prior_scale,
+            prior_scale=self.prior_scale,
             standardize=False,
         )
 
     def _run(self, model: Supervised, watch: Watch, particles: Params | None):
         """Run the method. Particles of an earlier run are where it starts, and their moments are the prior."""
         seed = check_random_state(self.random_state).randint(2**31)
-        start_key, width_key, key = split_key(as_key(seed), 3)
-        is_network, num_rows = isinstance(model, NeuralNetwork), model.data.num_rows
-        self.batch_size_ = model.data.batch_size
-        self.num_steps_ = self.num_steps or usual_num_steps(num_rows, self.batch_size_, is_network=is_network)
+        start_key, key = split_key(as_key(seed), 2)
         padded, row_weights = _padded(model)
-        if isinstance(model, NeuralNetwork):
-            self.prior_scale_ = self.prior_scale or best_prior_scale(
-                padded,
-                num_particles=min(self.num_particles, _SCOUTS),
-                num_steps=self.num_steps_,
-                row_weights=row_weights,
-                key=width_key,
-            )
-            model, padded = model.with_prior_scale(self.prior_scale_), padded.with_prior_scale(self.prior_scale_)
         if particles is None:
             # From the padded rows: there the target holds only arrays of shapes that it was compiled for.
-            particles = _drawn(*split(padded), self.num_particles, start_key)
+            num_particles = self.num_particles or default_num_particles(padded)
+            particles = _drawn(*split(padded), num_particles, start_key)
             log_prior = padded.log_prior
         else:
             log_prior = _Moments.of(particles, self.result_.weights)
         rows = {**padded.data.values, "weight": row_weights}
+        self.batch_size_ = model.data.batch_size
+        target = _WeightedRows(model, log_prior, rows)
+        method = default_method(*flatten(target, particles)) if self.method is None else self.method
+        self.num_steps_ = self.num_steps or default_num_steps(method, num_layers=len(self.hidden))
         result = fit(
-            Posterior(log_prior, Weighted(model.log_likelihood), rows, self.batch_size_),
-            _default_method(particles, is_network=is_network) if self.method is None else self.method,
+            target,
+            method,
             particles=particles,
             num_steps=self.num_steps_,
             key=key,
@@ -193,7 +179,9 @@ class SteinEstimator(BaseEstimator, abc.ABC):
             record_every=max(1, self.num_steps_ // watch.num_records) if watch.num_records else None,
         )
         self.start_ = jax.tree.map(np.asarray, particles)
-        return self._keep(dataclasses.replace(result, target=self._in_units(model)))
+        judged = judged_by_predictions(model, result.particles, result.num_chains)
+        info = {**result.info, **judged}
+        return self._keep(dataclasses.replace(result, target=self._in_units(model), info=info))
 
     def _in_units(self, model):
         """Return the model of the user's X and y: what the result says about data, it says about these."""
@@ -212,7 +200,9 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         """Apply a function of outputs (particles x rows x outputs, on the scale of the model) to blocks of rows."""
         check_is_fitted(self, "result_")
         X = np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
-        blocks = [slice(start, start + _ROWS_AT_ONCE) for start in range(0, len(X), _ROWS_AT_ONCE)]
+        widest = max(X.shape[1], *self.hidden, self._family.num_outputs)
+        size = max(1, _NUMBERS_AT_ONCE // (len(self._weights) * widest))
+        blocks = [slice(start, start + size) for start in range(0, len(X), size)]
         outputs = (self._outputs(X[rows]) for rows in blocks)
         values = [function(f, *(c[rows] for c in columns)) for f, rows in zip(outputs, blocks, strict=True)]
         return np.concatenate(values)
@@ -229,9 +219,15 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         if self.hidden:
             raise AttributeError("A network has no coefficients; this estimator was fitted with hidden layers.")
         [(weights, biases)] = _layers(self._particles)
-        slopes = weights * (self.response_scale_ / self.scale_)[:, None]
-        at_zero = biases * self.response_scale_ + self.response_shift_
+        shift, scale = self._output_units
+        slopes = weights * scale / self.scale_[:, None]
+        at_zero = biases * scale + shift
         return at_zero - np.einsum("d,pdk->pk", self.shift_, slopes), slopes
+
+    @property
+    def _output_units(self) -> tuple[ArrayLike, ArrayLike]:
+        """Shift and scale that bring the outputs of a linear model to the units of y."""
+        return self.response_shift_, self.response_scale_
 
     def _coefficient_frame(self, classes=None):
         """Return mean, sd and quantiles of coefficients by feature, and by class, as a pandas DataFrame."""
@@ -252,6 +248,20 @@ class SteinEstimator(BaseEstimator, abc.ABC):
 def is_linear(estimator: SteinEstimator) -> bool:
     """Whether `partial_fit` makes sense: of a network's weights the covariance of the particles says too little."""
     return not estimator.hidden
+
+
+class _WeightedRows(Posterior):
+    """The posterior of a model given rows with weights; it knows whether the parameters of the model mean anything."""
+
+    is_identified: bool
+
+    def __init__(self, model: Supervised, log_prior: Callable[[Params], Scalar], rows: Batch):
+        super().__init__(log_prior, Weighted(model.log_likelihood), rows, model.data.batch_size)
+        self.is_identified = model.identified
+
+    @property
+    def identified(self):
+        return self.is_identified
 
 
 class _Moments(eqx.Module):
@@ -275,12 +285,6 @@ class _Moments(eqx.Module):
 @compiled(static=(2,))
 def _drawn(model, num_particles, key):
     return jax.vmap(model.sample_prior)(jax.random.split(key, num_particles))
-
-
-def _default_method(particles, *, is_network):
-    num_weights = sum(leaf.size // len(leaf) for leaf in jax.tree.leaves(particles))
-    few = len(jax.tree.leaves(particles)[0]) <= num_weights
-    return SVGD.for_networks(NETWORK_REACH) if is_network and few else SVGD()
 
 
 def _padded(model):

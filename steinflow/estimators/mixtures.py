@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import math
 
 import numpy as np
 from scipy import special
@@ -27,9 +28,19 @@ class Mixture(abc.ABC):
         return self.weights @ self.means
 
     @property
+    def epistemic_sd(self) -> np.ndarray:
+        """The standard deviation of the means: what the particles disagree about."""
+        return np.sqrt(self.weights @ (self.means - self.mean) ** 2)
+
+    @property
+    def aleatoric_sd(self) -> np.ndarray:
+        """What is noise to each of the particles, as a standard deviation."""
+        return np.sqrt(self.weights @ np.broadcast_to(self._variances(), self.means.shape))
+
+    @property
     def sd(self) -> np.ndarray:
         """The standard deviation of every mixture."""
-        return np.sqrt(self.weights @ ((self.means - self.mean) ** 2 + self._variances()))
+        return np.hypot(self.epistemic_sd, self.aleatoric_sd)
 
     def log_density(self, y: np.ndarray) -> np.ndarray:
         """Return the log density, or log probability, of one y per row."""
@@ -48,7 +59,8 @@ class Mixture(abc.ABC):
         """Return where y lies in its distribution, from 0 to 1."""
 
     @abc.abstractmethod
-    def _variances(self) -> np.ndarray: ...
+    def _variances(self) -> np.ndarray:
+        """Return those of the components, particles x rows or one column."""
 
     @abc.abstractmethod
     def _log_densities(self, y) -> np.ndarray: ...
@@ -58,19 +70,19 @@ class Mixture(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True)
-class Normals(Mixture):
-    """Mixtures of normal distributions.
+class _LocationScale(Mixture):
+    """Mixtures of shifted and scaled versions of one distribution on the line, symmetric around zero.
 
     Attributes:
-        sds: the standard deviation of each particle's component, one column.
+        scales: of the components, particles x rows, or one column where all rows have the same.
     """
 
-    sds: np.ndarray
+    scales: np.ndarray
 
     def quantile(self, level):
         # Newton's method, inside a bracket: the quantile of a mixture lies between those of its components.
-        z = special.ndtri(level)
-        low, high = (end(self.means + z * self.sds, axis=0) for end in (np.min, np.max))
+        z = self._unit_quantile(level)
+        low, high = (end(self.means + z * self.scales, axis=0) for end in (np.min, np.max))
         y = np.clip(self.mean + z * self.sd, low, high)
         for _ in range(_ITERATIONS):
             excess = self.cdf(y) - level
@@ -86,13 +98,69 @@ class Normals(Mixture):
         return self.cdf(y)
 
     def _variances(self):
-        return self.sds**2
+        return self._unit_variance * self.scales**2
 
     def _log_densities(self, y):
-        return -0.5 * ((y - self.means) / self.sds) ** 2 - np.log(np.sqrt(2 * np.pi) * self.sds)
+        return self._unit_log_density((y - self.means) / self.scales) - np.log(self.scales)
 
     def _cdfs(self, y):
-        return special.ndtr((y - self.means) / self.sds)
+        return self._unit_cdf((y - self.means) / self.scales)
+
+    @property
+    @abc.abstractmethod
+    def _unit_variance(self) -> float: ...
+
+    @abc.abstractmethod
+    def _unit_quantile(self, level) -> float: ...
+
+    @abc.abstractmethod
+    def _unit_log_density(self, z) -> np.ndarray: ...
+
+    @abc.abstractmethod
+    def _unit_cdf(self, z) -> np.ndarray: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Normals(_LocationScale):
+    """Mixtures of normal distributions."""
+
+    @property
+    def _unit_variance(self):
+        return 1.0
+
+    def _unit_quantile(self, level):
+        return special.ndtri(level)
+
+    def _unit_log_density(self, z):
+        return -0.5 * (z**2 + math.log(2 * math.pi))
+
+    def _unit_cdf(self, z):
+        return special.ndtr(z)
+
+
+@dataclasses.dataclass(frozen=True)
+class StudentTs(_LocationScale):
+    """Mixtures of Student's t distributions.
+
+    Attributes:
+        df: their degrees of freedom, more than 2.
+    """
+
+    df: float
+
+    @property
+    def _unit_variance(self):
+        return self.df / (self.df - 2)
+
+    def _unit_quantile(self, level):
+        return special.stdtrit(self.df, level)
+
+    def _unit_log_density(self, z):
+        constant = math.lgamma((self.df + 1) / 2) - math.lgamma(self.df / 2) - 0.5 * math.log(self.df * math.pi)
+        return constant - 0.5 * (self.df + 1) * np.log1p(z**2 / self.df)
+
+    def _unit_cdf(self, z):
+        return special.stdtr(self.df, z)
 
 
 @dataclasses.dataclass(frozen=True)

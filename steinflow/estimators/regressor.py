@@ -1,6 +1,7 @@
 """Bayesian regression of numbers and of counts with the interface of scikit-learn."""
 
 import abc
+from typing import Literal
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -8,9 +9,18 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from steinflow.estimators.base import SteinEstimator, Watch, is_linear
-from steinflow.estimators.mixtures import Mixture, Normals, Poissons
+from steinflow.estimators.mixtures import Mixture, Normals, Poissons, StudentTs
+from steinflow.methods.base import Method
 from steinflow.models.families import Family, Gaussian, Poisson
 from steinflow.models.supervised import shift_and_scale
+from steinflow.models.uncertainty import Uncertainty
+from steinflow.models.varying_noise import VaryingGaussian, VaryingStudentT, location_and_log_scale
+
+_NOISES: dict[str, Family] = {
+    "constant": Gaussian(),
+    "varying": VaryingGaussian(),
+    "heavy-tailed": VaryingStudentT(),
+}
 
 
 class _Regressor(RegressorMixin, SteinEstimator):
@@ -22,7 +32,7 @@ class _Regressor(RegressorMixin, SteinEstimator):
 
     @abc.abstractmethod
     def _distribution(self, outputs) -> Mixture:
-        """Return the predictive distribution of every row, on the scale of the model, given outputs of one column."""
+        """Return the predictive distribution of every row, on the scale of the model."""
 
     def fit(self, X, y, *, watch: Watch | None = None):
         """Find the posterior given the rows of X and one number of y for each, and return the estimator itself.
@@ -51,6 +61,27 @@ class _Regressor(RegressorMixin, SteinEstimator):
         mean, sd = mean * self.response_scale_ + self.response_shift_, sd * self.response_scale_
         return (mean, sd) if return_std else mean
 
+    def uncertainty(self, X) -> Uncertainty:
+        """Return mean and standard deviation of y for every row, the latter in parts.
+
+        `epistemic` is what the particles disagree about, which more data would remove; `aleatoric` is what is noise to
+        all of them; their squares add up to that of `total`.
+        """
+        shift, scale = self.response_shift_, self.response_scale_
+        mean, *sds = self._predicted(lambda found: (found.mean, found.epistemic_sd, found.aleatoric_sd, found.sd), X)
+        return Uncertainty(mean * scale + shift, *(sd * scale for sd in sds))
+
+    def predict_quantiles(self, X, levels=(0.05, 0.25, 0.5, 0.75, 0.95)):
+        """Return quantiles of y for every row, a column for each level.
+
+        Raises:
+            ValueError: if a level is not between 0 and 1.
+        """
+        if not all(0 < level < 1 for level in levels):
+            raise ValueError(f"levels are probabilities between 0 and 1, such as (0.05, 0.5, 0.95); got {levels}.")
+        quantiles = self._predicted(lambda distribution: [distribution.quantile(level) for level in levels], X)
+        return quantiles.T * self.response_scale_ + self.response_shift_
+
     def predict_interval(self, X, level=0.9):
         """Return the lower and upper limits of the central predictive interval of every row.
 
@@ -63,9 +94,7 @@ class _Regressor(RegressorMixin, SteinEstimator):
         """
         if not 0 < level < 1:
             raise ValueError(f"level is a probability between 0 and 1, such as 0.9; got {level}.")
-        tails = (1 - level) / 2, (1 + level) / 2
-        limits = self._predicted(lambda distribution: [distribution.quantile(tail) for tail in tails], X)
-        low, high = limits * self.response_scale_ + self.response_shift_
+        low, high = self.predict_quantiles(X, ((1 - level) / 2, (1 + level) / 2)).T
         return low, high
 
     def log_predictive(self, X, y):
@@ -100,7 +129,7 @@ class _Regressor(RegressorMixin, SteinEstimator):
         """Return what a function says about the predictive distributions: some arrays with an entry per row."""
         columns = [self._encoded(column, X) for column in columns]
         return self._by_rows(
-            lambda outputs, *block: np.transpose(function(self._distribution(outputs[..., 0]), *block)), X, *columns
+            lambda outputs, *block: np.transpose(function(self._distribution(outputs), *block)), X, *columns
         ).T
 
     def _encoded(self, y, X):
@@ -116,9 +145,13 @@ class _Regressor(RegressorMixin, SteinEstimator):
 class SteinRegressor(_Regressor):
     """Bayesian regression of numbers: linear, or a neural network.
 
-    Features and y are standardised inside. The precision of the noise is inferred, with a Gamma prior, and so is that
-    of the weights; with hidden layers the latter is chosen by cross-validation. Arguments and attributes are those of
+    Features and y are standardised inside. Further arguments and attributes are those of
     `steinflow.estimators.SteinEstimator`.
+
+    Args:
+        noise: "constant": normal, of one precision for all rows, which is inferred with a Gamma prior; "varying":
+            normal, of a scale that depends on the row as the mean does; "heavy-tailed": the same with Student's t of 4
+            degrees of freedom, for outliers. By default it varies with hidden layers, and is constant without.
 
     Example:
         ```python
@@ -130,16 +163,66 @@ class SteinRegressor(_Regressor):
         ```
     """
 
+    def __init__(
+        self,
+        *,
+        noise: Literal["constant", "varying", "heavy-tailed"] | None = None,
+        hidden: tuple[int, ...] = (),
+        activation: Literal["tanh", "silu", "relu"] = "tanh",
+        prior_scale: float = 4.0,
+        num_particles: int | None = None,
+        num_steps: int | None = None,
+        batch_size: int | None = None,
+        method: Method | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ):
+        super().__init__(
+            hidden=hidden,
+            activation=activation,
+            prior_scale=prior_scale,
+            num_particles=num_particles,
+            num_steps=num_steps,
+            batch_size=batch_size,
+            method=method,
+            random_state=random_state,
+        )
+        self.noise = noise
+
+    def coefficients(self):
+        """Return mean, sd and quantiles of intercept and coefficients as a pandas DataFrame, by feature.
+
+        Where the noise varies, those of the logarithm of its scale come second, as the output "log scale".
+        """
+        return self._coefficient_frame(None if self._family.num_outputs == 1 else ("mean", "log scale"))
+
     @property
     def _family(self) -> Family:
-        return Gaussian()
+        noise = self.noise or ("varying" if self.hidden else "constant")
+        if noise not in _NOISES:
+            raise ValueError(f"noise is one of {list(_NOISES)}; got {noise!r}.")
+        return _NOISES[noise]
 
     def _scaling(self, y):
         shift, scale = shift_and_scale(y)
         return float(shift), float(scale)
 
+    @property
+    def _output_units(self):
+        shift, scale = self.response_shift_, self.response_scale_
+        return (
+            (shift, scale)
+            if self._family.num_outputs == 1
+            else (np.array([shift, np.log(scale)]), np.array([scale, 1]))
+        )
+
     def _distribution(self, outputs):
-        return Normals(self._weights, outputs, np.exp(-0.5 * self._particles["log_gamma"])[:, None])
+        family = self._family
+        if isinstance(family, Gaussian):
+            return Normals(self._weights, outputs[..., 0], np.exp(-0.5 * self._particles["log_gamma"])[:, None])
+        location, log_scale = location_and_log_scale(outputs)
+        if isinstance(family, VaryingStudentT):
+            return StudentTs(self._weights, location, np.exp(log_scale), family.df)
+        return Normals(self._weights, location, np.exp(log_scale))
 
 
 class SteinPoissonRegressor(_Regressor):
@@ -158,4 +241,4 @@ class SteinPoissonRegressor(_Regressor):
         return 0.0, 1.0
 
     def _distribution(self, outputs):
-        return Poissons(self._weights, np.exp(outputs))
+        return Poissons(self._weights, np.exp(outputs[..., 0]))

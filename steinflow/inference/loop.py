@@ -17,6 +17,7 @@ from steinflow.devices.keys import as_key, split_key
 from steinflow.inference.anchoring import Anchored, Anchoring
 from steinflow.inference.checkpoints import Checkpoint, CheckpointFolder, Snapshot
 from steinflow.inference.compiled import Record, Run
+from steinflow.inference.defaults import default_method, default_num_particles, default_num_steps
 from steinflow.inference.endings import ending_of
 from steinflow.inference.fingerprints import fingerprint
 from steinflow.inference.interruption import Interruption
@@ -25,8 +26,8 @@ from steinflow.inference.plan import Plan
 from steinflow.inference.stopping import Stop
 from steinflow.inference.views import View
 from steinflow.methods.base import Method, Settled
-from steinflow.methods.svgd.method import SVGD
 from steinflow.results.outcome import Ending, Outcome
+from steinflow.results.predictions import judged_by_predictions
 from steinflow.results.result import Result, versions
 from steinflow.targets.base import Target, as_target
 from steinflow.targets.data import Data
@@ -34,7 +35,6 @@ from steinflow.targets.feed import Feed
 from steinflow.targets.flat import FlatTarget, flatten, from_prior
 from steinflow.typing import Params, Particles, PRNGKeyArray, Scalar
 
-_NUM_PARTICLES = 100
 _RECORDS = 50  # of a run, unless the user says otherwise
 _CHUNK_SECONDS = 0.5  # Ctrl-C and the progress bar wait for a chunk at most
 
@@ -45,7 +45,7 @@ def fit(
     *,
     particles: Params | None = None,
     num_particles: int | None = None,
-    num_steps: int = 1000,
+    num_steps: int | None = None,
     key: int | PRNGKeyArray = 0,
     progress: bool = True,
     record: Record | None = None,
@@ -62,12 +62,12 @@ def fit(
 
     Args:
         target: a function that takes ONE particle (an array or any pytree) to its log density, or a `Target`.
-        method: how to infer. The default is `sf.SVGD()`, which needs no tuning; `sf.SVGD.for_networks()` for neural
-            networks with at least as many weights as there are particles.
+        method: how to infer. The default is `sf.SVGD()`, which needs no tuning; `sf.Ensemble()` for neural networks,
+            unless they have fewer weights than there are particles and steps see all rows.
         particles: starting points, with a leading axis; drawn from the target's prior if not given.
-        num_particles: how many to draw from the prior, 100 by default.
-        num_steps: the number of steps, unless the run is stopped before. The default method ends when it knows mean
-            and spread as well as 10,000 independent draws would.
+        num_particles: how many to draw from the prior, by default 100, or 10 members of an ensemble of networks.
+        num_steps: the number of steps, unless the run is stopped before; by default 1,000, or 10,000 of an ensemble.
+            The default method ends when it knows mean and spread as well as 10,000 independent draws would.
         key: an int or a JAX key.
         progress: show a bar with the rate, KSD and dispersion.
         record: functions of all particles (in the user's structure) to record by name, such as `{"x": lambda x: x}`.
@@ -108,16 +108,18 @@ def fit(
     for name, value in (("num_particles", num_particles), ("num_steps", num_steps), ("record_every", record_every)):
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1; got {value}.")
-    record_every = record_every or max(1, num_steps // _RECORDS)
-
     with contextlib.ExitStack() as stack:
         interruption = stack.enter_context(Interruption(by_sigterm=checkpoint is not None))
         prior_key, init_key, run_key, data_key = split_key(as_key(key), 4)
         given = particles is not None
         flat, start = (
-            flatten(target, particles) if given else from_prior(target, num_particles or _NUM_PARTICLES, key=prior_key)
+            flatten(target, particles)
+            if particles is not None
+            else from_prior(target, num_particles or default_num_particles(target), key=prior_key)
         )
-        method = _default_method(flat, len(start)) if method is None else method
+        method = default_method(flat, start) if method is None else method
+        num_steps = num_steps or default_num_steps(method)
+        record_every = record_every or max(1, num_steps // _RECORDS)
         plan = Plan(method, flat, dict(record or {}), as_array(np.int32(num_steps)), run_key, data_key)
         identity = {} if checkpoint is None else _identity(plan, start if given else None, len(start), record_every)
 
@@ -127,7 +129,11 @@ def fit(
         feed = stack.enter_context(Feed(target.data, key=data_key))
         run = Run(plan)
         anchoring = Anchoring(
-            run, target.data if flat.noisy else None, num_particles=len(start), num_steps=num_steps, key=data_key
+            run,
+            target.data if flat.noisy and flat.identified else None,
+            num_particles=len(start),
+            num_steps=num_steps,
+            key=data_key,
         )
         snapshot = Snapshot(run.init(start, num_steps, init_key), anchoring.start(start))
         interruption.check()
@@ -157,11 +163,6 @@ def fit(
         outcome = Outcome.INTERRUPTED
     ending = ending_of(outcome, final, step=snapshot.step, num_steps=num_steps, stop=stop)
     return _result(method, final, state, end, snapshot, ending, target)
-
-
-def _default_method(target: FlatTarget, num_particles: int) -> SVGD:
-    # Fewer particles than weights have no covariance to work in, and that of weights would mean little.
-    return SVGD() if target.identified or num_particles > target.dim else SVGD.for_networks()
 
 
 def _loop(run, snapshot, feed, anchoring, folder, bar, interruption, num_steps, record_every, stop) -> Outcome:
@@ -283,6 +284,7 @@ def _result(method, final: View, state, end: Settled, snapshot: Snapshot, ending
             **_noise(final, snapshot.step, snapshot.anchored),
             **{name: np.asarray(value).item() for name, value in final.draws.metrics.items()},
             **end.findings,
+            **judged_by_predictions(target, final.user, final.draws.num_chains),
         },
     )
 

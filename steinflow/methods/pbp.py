@@ -262,8 +262,8 @@ def _layers(flat, like):
 def _checked(model: Any) -> Any:
     """Return the model if it is the network that this method is made for."""
     relu = getattr(model, "activation", None) is jax.nn.relu
-    real_valued = getattr(getattr(model, "family", None), "real_valued", False)
-    if not (hasattr(model, "sizes") and relu and real_valued):
+    one_noise = getattr(getattr(model, "family", None), "noisy", False)  # for all rows
+    if not (hasattr(model, "sizes") and relu and one_noise):
         raise ValueError(
             "PBP works on regression networks of ReLUs only: sf.models.NeuralNetwork(X, y, hidden=(50,)) with "
             f"activation 'relu' and the family Gaussian(); got {type(model).__name__}. For this target use sf.SVGD()."

@@ -9,9 +9,9 @@ from steinflow.models.generalized_linear import (
     PoissonRegression,
 )
 from steinflow.models.neural_network import NeuralNetwork
-from steinflow.models.prior_scales import best_prior_scale
 from steinflow.models.supervised import Supervised
 from steinflow.models.uncertainty import Uncertainty, uncertainty
+from steinflow.models.varying_noise import VaryingGaussian, VaryingStudentT
 
 __all__ = [
     "Bernoulli",
@@ -27,6 +27,7 @@ __all__ = [
     "PoissonRegression",
     "Supervised",
     "Uncertainty",
-    "best_prior_scale",
+    "VaryingGaussian",
+    "VaryingStudentT",
     "uncertainty",
 ]

@@ -16,7 +16,8 @@ from steinflow.typing import Array, PRNGKeyArray, Scalar
 class Family(eqx.Module):
     """The distribution of y given the outputs of a model, which are real numbers without constraints.
 
-    To add one: say how y is checked and encoded, its log density for every row, its mean, and how it is drawn.
+    To add one: say how y is checked and encoded, its log density for every row, its mean and variance, and how it is
+    drawn.
     A family with `noisy = True` gets a precision gamma, with a Gamma prior.
     """
 
@@ -44,6 +45,18 @@ class Family(eqx.Module):
     def sample(self, key: PRNGKeyArray, outputs: Array, log_gamma: Scalar | None) -> Array:
         """Draw an encoded y for every row."""
 
+    @abc.abstractmethod
+    def variance(self, outputs: Array, log_gamma: Scalar | None) -> Array:
+        """Return Var[y | outputs]; of classes, that of the indicator of each."""
+
+    def numbers(self, y: Array) -> Array:
+        """Return encoded y as the numbers whose means `mean` returns: of classes, their indicators."""
+        return y
+
+    def in_units(self, outputs: Array, shift: Array, scale: Array) -> Array:
+        """Return the outputs for y of another unit: those of shift + scale * y, where y is real."""
+        return outputs * scale + shift if self.real_valued else outputs
+
     def metrics(self, mean: Array, y: Array) -> dict[str, Scalar]:
         """Return how good the predicted means are for encoded y."""
         return {"rmse": jnp.sqrt(jnp.mean((mean - y) ** 2))}
@@ -64,6 +77,10 @@ class Gaussian(Family):
 
     def mean(self, outputs):
         return outputs
+
+    def variance(self, outputs, log_gamma):
+        assert log_gamma is not None
+        return jnp.broadcast_to(jnp.exp(-log_gamma), outputs.shape)
 
     def sample(self, key, outputs, log_gamma):
         assert log_gamma is not None
@@ -87,6 +104,12 @@ class Bernoulli(Family):
 
     def mean(self, outputs):
         return jax.nn.sigmoid(outputs)
+
+    def variance(self, outputs, log_gamma):
+        return jax.nn.sigmoid(outputs) * jax.nn.sigmoid(-outputs)
+
+    def numbers(self, y):
+        return (y + 1) / 2
 
     def sample(self, key, outputs, log_gamma):
         return jnp.where(jax.random.bernoulli(key, jax.nn.sigmoid(outputs)), 1.0, -1.0)
@@ -122,6 +145,13 @@ class Categorical(Family):
     def mean(self, outputs):
         return jax.nn.softmax(outputs)
 
+    def variance(self, outputs, log_gamma):
+        probabilities = jax.nn.softmax(outputs)
+        return probabilities * (1 - probabilities)
+
+    def numbers(self, y):
+        return jax.nn.one_hot(y, self.num_classes)
+
     def sample(self, key, outputs, log_gamma):
         return jax.random.categorical(key, outputs)
 
@@ -142,6 +172,9 @@ class Poisson(Family):
         return y * outputs - jnp.exp(outputs) - jax.scipy.special.gammaln(y + 1)
 
     def mean(self, outputs):
+        return jnp.exp(outputs)
+
+    def variance(self, outputs, log_gamma):
         return jnp.exp(outputs)
 
     def sample(self, key, outputs, log_gamma):

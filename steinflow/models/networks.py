@@ -23,8 +23,9 @@ def from_network(
     y: ArrayLike,
     *,
     family: Family = Gaussian(),
-    prior_scale: float = 1.0,
+    prior_scale: float = 4.0,
     log_prior: Callable[[Params], Scalar] | None = None,
+    random: Callable[[Params], Params] | None = None,
     batch_size: int | None = None,
     standardize: bool = True,
 ) -> "NetworkPosterior":
@@ -41,10 +42,15 @@ def from_network(
             one (a function, or linen), from the prior otherwise. Dropout is off.
         X: one row per example; rows may have any shape.
         y: one entry per row.
-        family: `sf.models.Gaussian()`, `Bernoulli()`, `Categorical(K)`, `Poisson()`: what the outputs mean.
+        family: what the outputs mean: `sf.models.Gaussian()`, `VaryingGaussian()`, `VaryingStudentT()`, `Bernoulli()`,
+            `Categorical(K)` or `Poisson()`.
         prior_scale: parameters have the prior N(0, prior_scale² / fan_in), with fan_in = 1 for biases and other
             vectors.
         log_prior: takes the module's parameters to a log density, in place of that prior.
+        random: takes the module's parameters to those that are inferred, such as `lambda params: params.layers[-1]`
+            for the last layer of an Equinox MLP, or `lambda params: params["Dense_1"]` for one of linen. The others
+            stay as they are in the module, which may be trained; `network` and `log_prior` see these alone. By default
+            all are inferred.
         batch_size: rows per step; all of them if not given.
         standardize: shift and scale the features, and a real-valued y, to mean 0 and sd 1.
 
@@ -59,6 +65,8 @@ def from_network(
     """
     shape = np.shape(X)[1:]
     module = _adapt(network, jnp.zeros((1, *shape)))
+    if random is not None:
+        module = _Part(params=random(module.params), whole=module, random=random, outputs_last=module.outputs_last)
     prior = FanIn(prior_scale, module.outputs_last)
     return NetworkPosterior(
         X,
@@ -109,8 +117,11 @@ class _Forward(eqx.Module):
         outputs = self.module(params["network"], X.reshape(-1, *self.shape))
         expected = (len(X),) if self.num_outputs == 1 else (len(X), self.num_outputs)
         if outputs.size != np.prod(expected):
+            found = outputs.size // len(X)
             raise ValueError(
-                f"The family needs {self.num_outputs} output(s) for every row; the network gives {outputs.shape[1:]}."
+                f"The family needs {self.num_outputs} output(s) for every row; the network gives {found}. For classes "
+                f"pass family=sf.models.Categorical({found}); for numbers with a noise of their own, "
+                "family=sf.models.VaryingGaussian(), which takes two outputs, a mean and a log scale."
             )
         return outputs.reshape(expected)
 
@@ -229,6 +240,25 @@ class _Linen(_Module):
 
     def __call__(self, params, X):
         return self.module.apply({"params": params, **self.rest}, X)
+
+
+class _Part(_Module):
+    """A module of which only some parameters are inferred."""
+
+    params: Params
+    whole: _Module
+    random: Callable[[Params], Params]
+    outputs_last: bool
+
+    @property
+    def starts_by_itself(self):
+        return self.whole.starts_by_itself
+
+    def sample(self, key):
+        return self.random(self.whole.sample(key))
+
+    def __call__(self, params, X):
+        return self.whole(eqx.tree_at(self.random, self.whole.params, params), X)
 
 
 def _adapt(network, row) -> _Module:

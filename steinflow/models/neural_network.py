@@ -3,11 +3,9 @@ r"""Bayesian neural networks, fully connected, of any depth, activation and fami
 $f(x) = W_L^\top g(\dots g(W_1^\top x + b_1) \dots) + b_L$; every weight and bias $\sim N(0, 1/\lambda)$; for real y
 the noise is $N(0, 1/\gamma)$; $\gamma, \lambda \sim \mathrm{Gamma}(1, 0.1)$ with rate 0.1. The paper's network has one
 hidden layer of ReLUs. Few particles cannot infer $\lambda$: the density of all weights is highest where they vanish.
-With a prior of fixed width there is no such place to fall into, and held-out rows can choose the width
-(`prior_scales`).
+With a prior of fixed width there is no such place to fall into.
 """
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 
@@ -102,7 +100,7 @@ class NeuralNetwork(Supervised):
 
     Other arguments:
         prior_scale: weights have the prior N(0, prior_scale² / fan_in), and biases N(0, prior_scale²); None is the
-            paper's prior, one precision for all that is inferred. `sf.models.best_prior_scale` chooses one.
+            paper's prior, one precision for all that is inferred.
         standardize: shift and scale the features, and a real-valued y, to mean 0 and sd 1 on the training rows.
         shape, rate: of the Gamma priors of lambda and gamma.
 
@@ -154,11 +152,6 @@ class NeuralNetwork(Supervised):
     @property
     def identified(self) -> bool:
         return False
-
-    def with_prior_scale(self, scale: float) -> "NeuralNetwork":
-        """Return the same network and rows with a prior of this width."""
-        prior = dataclasses.replace(self.hyper, fixed=FanIn(scale))
-        return eqx.tree_at(lambda model: (model.hyper, model.log_prior), self, (prior, prior))
 
     @eqx.filter_jit  # a dozen small operations, each of which would be compiled by itself
     def sample_prior(self, key: PRNGKeyArray) -> Params:

@@ -12,12 +12,12 @@ from jaxtyping import ArrayLike
 from steinflow.devices.arrays import as_array
 from steinflow.models.families import Family
 from steinflow.targets.data import Rows
-from steinflow.targets.observations import Observations
+from steinflow.targets.observations import Observations, Predictions
 from steinflow.targets.posterior import Posterior
 from steinflow.typing import Array, Batch, Params, PRNGKeyArray, Scalar, Weights
 
 _ALL_ROWS, _BATCH = 10_000, 1_000
-_NETWORK_BATCH, _NETWORK_PASSES, _NETWORK_STEPS = 100, 50, (2_000, 20_000)
+_NETWORK_BATCH = 100
 _ROWS_FOR_NOISE = 1000  # the first guess of the noise looks at this many, evenly spread
 PARTICLES_AT_ONCE = 32  # predictions for many rows stay small in memory
 
@@ -50,24 +50,11 @@ class Scaling(eqx.Module):
 def usual_batch_size(num_rows: int, *, is_network: bool = False) -> int | None:
     """Return how many rows a step sees where nothing was said: all of few (None), some of many.
 
-    Networks want many small steps: 100 rows each, and up to 1,000 where 50 passes would be too many of them.
+    Networks want many small steps: 100 rows each, a hundredth of all where they are many, and 1,000 at most.
     """
     if not is_network:
         return None if num_rows <= _ALL_ROWS else _BATCH
-    enough = num_rows * _NETWORK_PASSES // _NETWORK_STEPS[1]
-    return None if num_rows <= _NETWORK_BATCH else min(max(enough, _NETWORK_BATCH), _BATCH)
-
-
-def usual_num_steps(num_rows: int, batch_size: int | None, *, is_network: bool = False) -> int:
-    """Return how many steps to take where nothing was said: 1,000, however many rows there are.
-
-    For networks 2,000, or 50 passes over the rows, 20,000 at most.
-    """
-    if not is_network:
-        return 1000
-    steps_per_pass = -(-num_rows // (batch_size or num_rows))
-    fewest, most = _NETWORK_STEPS
-    return min(max(fewest, _NETWORK_PASSES * steps_per_pass), most)
+    return None if num_rows <= _NETWORK_BATCH else min(max(num_rows // 100, _NETWORK_BATCH), _BATCH)
 
 
 class Likelihood(eqx.Module):
@@ -127,7 +114,8 @@ class Supervised(Posterior):
 
     def outputs(self, params: Params, X: Array) -> Array:
         """Return f(x) of one particle for every row, on the scale of the raw y."""
-        return self.raw(self.forward(params, self.inputs(jnp.asarray(X, float))))
+        outputs = self.forward(params, self.inputs(jnp.asarray(X, float)))
+        return self.family.in_units(outputs, self.responses.shift, self.responses.scale)
 
     def predict(self, particles: Params, X: ArrayLike, *, weights: Weights | None = None) -> Array:
         """Return the posterior mean of y for every row: for classes, their probabilities (of class 1 if there are two).
@@ -180,6 +168,12 @@ class ObservedResponses(Observations):
         values = jax.vmap(self.model.log_likelihood, in_axes=(0, None))(particles, self.model.data.values)
         return {"y": values - jnp.log(self.model.responses.scale)}
 
+    def predictions(self, particles, max_rows):
+        model = self.model
+        every = -(-model.data.num_rows // max_rows)
+        X, y = (model.data.values[name][::every] for name in ("X", "y"))
+        return _predictions(model, particles, X, y)
+
     def predictive(self, particles, X=None, *, key):
         inputs = self.model.data.values["X"] if X is None else self.model.inputs(as_features(X))
 
@@ -189,6 +183,18 @@ class ObservedResponses(Observations):
 
         keys = jax.random.split(key, len(jax.tree.leaves(particles)[0]))
         return {"y": jax.vmap(one)(particles, keys)}
+
+
+@eqx.filter_jit
+def _predictions(model, particles, X, y):
+    """Return what every particle expects of standardised rows, in units of the model."""
+
+    def one(params):
+        outputs = model.forward(params, X)
+        return jnp.ravel(model.family.mean(outputs)), jnp.ravel(model.family.variance(outputs, params.get("log_gamma")))
+
+    means, variances = _over_particles(one, particles)
+    return Predictions(means, variances, jnp.ravel(model.family.numbers(y)))
 
 
 @eqx.filter_jit

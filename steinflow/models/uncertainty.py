@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import ArrayLike
 
-from steinflow.models.families import Bernoulli, Categorical, Gaussian, Poisson
+from steinflow.models.families import Bernoulli, Categorical
 from steinflow.models.supervised import PARTICLES_AT_ONCE, Supervised, as_features
 from steinflow.typing import Array, Params, Weights
 
@@ -62,16 +62,11 @@ def _uncertainty(model, particles, X, weights) -> Uncertainty:
     family = model.family
 
     def one(params):
-        outputs = model.outputs(params, X)
-        mean = family.mean(outputs)
-        match family:
-            case Bernoulli() | Categorical():
-                return mean, _entropy(mean, family)
-            case Poisson():
-                return mean, mean
-            case Gaussian():
-                return mean, jnp.exp(-params["log_gamma"]) * model.responses.scale**2 * jnp.ones(len(mean))
-        raise TypeError(f"uncertainty knows Gaussian, Bernoulli, Categorical and Poisson; got {type(family).__name__}.")
+        outputs = model.forward(params, model.inputs(X))
+        mean = family.mean(family.in_units(outputs, model.responses.shift, model.responses.scale))
+        if isinstance(family, Bernoulli | Categorical):
+            return mean, _entropy(mean, family)
+        return mean, family.variance(outputs, params.get("log_gamma")) * model.responses.scale**2
 
     means, noises = jax.lax.map(one, particles, batch_size=PARTICLES_AT_ONCE)
     mean = jnp.tensordot(weights, means, axes=1)

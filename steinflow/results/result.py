@@ -19,6 +19,7 @@ from steinflow.results import arviz
 from steinflow.results.files import read_netcdf, to_netcdf, write_whole
 from steinflow.results.measures import dispersion_of, ksd_of
 from steinflow.results.outcome import Ending, Outcome
+from steinflow.results.predictions import judge_predictions
 from steinflow.results.refinement import Check, nuts_moves, stein_thinning, stein_weights
 from steinflow.results.summary import Summary, dataframe, number
 from steinflow.results.verdict import Finding, Verdict, judge
@@ -114,6 +115,8 @@ class Result:
         """
         if self.outcome is Outcome.NON_FINITE:
             return Verdict("bad", (Finding("bad", self.ending.message.removesuffix("."), ()),), {})
+        if "predictions" in self.info:  # of a network, whose weights mean nothing by themselves
+            return judge_predictions(self.info["predictions"])
         return judge(
             self.unconstrained,
             self.scores,
@@ -374,7 +377,7 @@ class Result:
 
     def _info_of_these_particles(self) -> Mapping[str, Any]:
         """Return what holds for particles that were changed or chosen after the run, which the way does not judge."""
-        return {name: value for name, value in self.info.items() if name != "trajectory"}
+        return {name: value for name, value in self.info.items() if name not in ("trajectory", "predictions")}
 
 
 def load(path: str | Path) -> Result:

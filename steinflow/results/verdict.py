@@ -22,7 +22,7 @@ A mode that no particle has found cannot be seen.
 
 import dataclasses
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -137,7 +137,7 @@ def judge(
     num_particles, dim = particles.shape
     if num_particles == 1:
         reason = "one particle is a point estimate, the mode, and says nothing about the spread"
-        return _verdict([Finding("doubtful", reason, (Remedy.ENOUGH_PARTICLES,))], {})
+        return verdict_of([Finding("doubtful", reason, (Remedy.ENOUGH_PARTICLES,))], {})
     x, values = (np.asarray(array, float) for array in (particles, log_densities))
     w = None if weights is None else np.asarray(weights, float)
     # An effective number: weights that leave few particles are worth few.
@@ -148,7 +148,7 @@ def judge(
     # In the precision of the run, even if it could be judged in a higher one.
     if not np.all(np.isfinite(np.asarray([own, *metrics.values(), *dispersion], particles.dtype))):
         reason = "products of particles and scores overflow, so the particles cannot be judged"
-        return _verdict([Finding("bad", reason, (Remedy.UNIT_SCALE, Remedy.DOUBLE_PRECISION))], {})
+        return verdict_of([Finding("bad", reason, (Remedy.UNIT_SCALE, Remedy.DOUBLE_PRECISION))], {})
     metrics["draws"] = draws = metrics.pop("draws_per_particle") * size
     if trajectory is not None:
         metrics |= {name: trajectory[name] for name in ("mean_error", "sd_error", "mixing")}
@@ -165,11 +165,11 @@ def judge(
     ]
     if clear:
         reason = f"not converged: the mean is about {error:.2g} sds off"
-        findings.append(_graded(error, _MEAN_DOUBTFUL, _MEAN_BAD, reason, Remedy.MORE_STEPS))
+        findings.append(graded(error, _MEAN_DOUBTFUL, _MEAN_BAD, reason, Remedy.MORE_STEPS))
     if batch_noise is None and trajectory is None:
         reason = f"by KSD the particles are worth only {draws:.0f} independent draws"
         missing = min(size, _DRAWS) / max(draws, 1e-6)
-        findings.append(_graded(missing, _DRAWS_DOUBTFUL, _DRAWS_BAD, reason, Remedy.MORE_STEPS))
+        findings.append(graded(missing, _DRAWS_DOUBTFUL, _DRAWS_BAD, reason, Remedy.MORE_STEPS))
     if batch_noise is not None:
         more = num_steps * ((batch_noise / _MEAN_DOUBTFUL) ** 2 - 1)
         reason = (
@@ -177,7 +177,7 @@ def judge(
             f"{max(more, 1):,.0f} more steps would bring that below {_MEAN_DOUBTFUL}"
         )
         remedies = Remedy.MORE_STEPS, Remedy.LARGER_BATCHES, Remedy.REREAD
-        findings.append(_graded(batch_noise, _MEAN_DOUBTFUL, _NOISE_BAD, reason, *remedies))
+        findings.append(graded(batch_noise, _MEAN_DOUBTFUL, _NOISE_BAD, reason, *remedies))
     if size >= 2 * dim and size > _FEW:
         metrics["separation"], smaller = _two_groups(u, t)
         known = clear and bool(np.all(np.isfinite(values)))
@@ -192,14 +192,15 @@ def judge(
         good += f", the mean within about {max(error, batch_noise or 0.0, 0.01):.2f} sds"
     if batch_noise is None:
         good += f", KSD like that of {draws:.0f} independent draws"
-    return _verdict(findings, metrics, good)
+    return verdict_of(findings, metrics, f"{good} (a mode that no particle found would not show)")
 
 
-def _verdict(findings, metrics, good="") -> Verdict:
+def verdict_of(findings: Iterable[Finding | None], metrics: Mapping[str, float], good: str = "") -> Verdict:
+    """Return the verdict by the worst of the findings; `good` is the reason where there are none."""
     found = sorted(filter(None, findings), key=lambda finding: -_LEVELS.index(finding.level))
     if found:
         return Verdict(found[0].level, tuple(found), metrics)
-    return Verdict("good", (Finding("good", f"{good} (a mode that no particle found would not show)"),), metrics)
+    return Verdict("good", (Finding("good", good),), metrics)
 
 
 def _measure(particles, scores):
@@ -219,7 +220,7 @@ def _measure(particles, scores):
     return {name: float(value) for name, value in metrics.items()}, own, u, t
 
 
-def _graded(value, doubtful, bad, reason, *remedies) -> Finding | None:
+def graded(value: float, doubtful: float, bad: float, reason: str, *remedies: Remedy) -> Finding | None:
     """Return a finding where a value is above the first limit; above the second it is bad."""
     return Finding("bad" if value > bad else "doubtful", reason, remedies) if value > doubtful else None
 
@@ -239,7 +240,7 @@ def _on_lost(log_densities):
         return None
     lost, num_particles = int(np.sum(~np.isfinite(log_densities))), len(log_densities)
     reason = f"{lost} of {num_particles} particles are where the log density or its score is not finite"
-    return _graded(lost / num_particles, 0.0, 0.5, reason, Remedy.LOG_SPACE, Remedy.CLOSER_START)
+    return graded(lost / num_particles, 0.0, 0.5, reason, Remedy.LOG_SPACE, Remedy.CLOSER_START)
 
 
 def _on_spread(dispersion, num_particles, *, moving):
@@ -315,9 +316,9 @@ def _on_trajectory(trajectory):
     known = f"known only to about {error:.0%}" if error < 1 else "not known at all"
     uncertain = f"some sds are {known}, as in heavy tails and funnels"
     return [
-        _graded(mixing, _MIXING_DOUBTFUL, _MIXING_BAD, apart, Remedy.MORE_STEPS, Remedy.NUTS),
-        _graded(error, _SD_DOUBTFUL, _SD_BAD, uncertain, Remedy.MORE_STEPS, Remedy.MORE_PARTICLES),
-        _graded(trajectory["lost"], _LOST_DOUBTFUL, _LOST_BAD, lost, Remedy.MORE_STEPS, Remedy.CLOSER_START),
+        graded(mixing, _MIXING_DOUBTFUL, _MIXING_BAD, apart, Remedy.MORE_STEPS, Remedy.NUTS),
+        graded(error, _SD_DOUBTFUL, _SD_BAD, uncertain, Remedy.MORE_STEPS, Remedy.MORE_PARTICLES),
+        graded(trajectory["lost"], _LOST_DOUBTFUL, _LOST_BAD, lost, Remedy.MORE_STEPS, Remedy.CLOSER_START),
         Finding("doubtful", modes, remedies) if trajectory["modes"] > 1 else None,
     ]
 
@@ -347,7 +348,7 @@ def _on_groups(separation, smaller, points, log_densities):
     smaller_mass, larger_mass = (_log_mass(points[part], log_densities[part]) for part in (smaller, ~smaller))
     mass = 1 / (1 + np.exp(np.clip(larger_mass - smaller_mass, -50, 50)))
     reason = f"{where} but about {mass:.0%} of the mass"
-    return _graded(abs(mass - share), _MASS_DOUBTFUL, _MASS_BAD, reason, *remedies)
+    return graded(abs(mass - share), _MASS_DOUBTFUL, _MASS_BAD, reason, *remedies)
 
 
 def _two_groups(u: np.ndarray, t: np.ndarray) -> tuple[float, np.ndarray]:

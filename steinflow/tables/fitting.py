@@ -5,6 +5,7 @@ import datetime
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from sklearn.model_selection import train_test_split
 
@@ -15,8 +16,8 @@ from steinflow.methods.map import MAP
 from steinflow.methods.npv import NPV
 from steinflow.methods.nuts import NUTS
 from steinflow.methods.sgld import SGLD, ParallelSGLD
+from steinflow.methods.svgd.ensemble import Ensemble
 from steinflow.methods.svgd.method import SVGD
-from steinflow.models.prior_scales import NETWORK_REACH
 from steinflow.results.result import versions
 from steinflow.tables.features import Features, Missing, check_kinds, describe_missing, missing_rows
 from steinflow.tables.parameters import Recorder
@@ -30,7 +31,7 @@ from steinflow.tables.tables import Frame, TableError, check_column, counted, li
 METHODS: dict[MethodName, Callable[[int], Method]] = {
     "svgd": lambda num_rows: SVGD(),
     "svgd-paper": lambda num_rows: SVGD.paper(),
-    "svgd-network": lambda num_rows: SVGD.for_networks(NETWORK_REACH),
+    "ensemble": lambda num_rows: Ensemble(),
     "nuts": lambda num_rows: NUTS(),
     "sgld": lambda num_rows: SGLD(step_size=1 / num_rows, decay=0.0),
     "parallel-sgld": lambda num_rows: ParallelSGLD(step_size=100 / num_rows, decay=0.0),
@@ -114,7 +115,7 @@ def run_fit(
     prepared: Prepared,
     *,
     method: MethodName | None = None,
-    num_particles: int = 100,
+    num_particles: int | None = None,
     num_steps: int | None = None,
     batch_size: int | None = None,
     seed: int = 0,
@@ -126,7 +127,7 @@ def run_fit(
 
     Args:
         prepared: what `prepare` returned.
-        method: a name in `METHODS`; None is "svgd", and "svgd-network" for a network.
+        method: a name in `METHODS`; None is "svgd", and "ensemble" for a network.
         num_particles, num_steps, batch_size: as for the estimators.
         seed: of the particles and the minibatches.
         progress: show a bar.
@@ -151,11 +152,6 @@ def run_fit(
         random_state=seed,
     )
     estimator.fit(prepared.X, prepared.y, watch=Watch(progress, {"parameters": recorder}, _RECORDS))
-    notes = list(prepared.notes)
-    if problem.hidden:
-        notes.append(
-            f"Width of the prior of the weights, by cross-validation: {estimator.prior_scale_:g} (of 1, 3 and 9)."
-        )
     evaluation, held_out = _on_held_out(problem.response, estimator, prepared.held_out)
     return Run(
         problem=problem,
@@ -164,7 +160,7 @@ def run_fit(
         settings={
             "model": problem.model,
             "method": method,
-            "num_particles": len(estimator.result_),
+            "num_particles": len(jax.tree.leaves(estimator.start_)[0]),
             "num_steps": estimator.num_steps_,
             "batch_size": estimator.batch_size_,
             "seed": seed,
@@ -172,7 +168,7 @@ def run_fit(
         data={**(data or {}), "num_rows": num_rows, "num_held_out": len(prepared.held_out[1])},
         evaluation=evaluation,
         held_out=held_out,
-        notes=notes,
+        notes=prepared.notes,
         command=command,
         versions=versions("pandas", "scikit-learn"),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -11,6 +11,7 @@ from steinflow.typing import Array, Params
 
 _FOLLOWED = 60  # parameters to follow through a run
 _SHOWN_UNITS = 8  # of a network
+_PRECISIONS = ("log_alpha", "log_gamma")  # of a linear model: of its weights, and of its noise
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,19 +31,18 @@ class Recorder:
         weights = particles["weights"][-1] if self.is_network else particles["w"]
         weights = jnp.reshape(weights, (len(weights), -1))
         columns = [weights[:, :_SHOWN_UNITS] if self.is_network else weights]
-        precisions = ["log_gamma"] if self.is_network else ["log_alpha", "log_gamma"]
-        columns += [jnp.exp(-0.5 * particles[name])[:, None] for name in precisions if name in particles]
+        columns += [jnp.exp(-0.5 * particles[name])[:, None] for name in _PRECISIONS if name in particles]
         return jnp.concatenate(columns, axis=1)[:, : self.most]
 
 
 def parameter_names(problem: Problem) -> list[str]:
     """Return the names of the columns of a `Recorder`."""
-    noise = ["noise sd"] if problem.response.kind == "numbers" else []
     if problem.hidden:
-        return [*(f"last layer, weight {k + 1}" for k in range(num_coefficients(problem))), *noise]
+        return [f"last layer, weight {k + 1}" for k in range(num_coefficients(problem))]
     names = [*problem.features.labels, "intercept"]
     if _num_outputs(problem) > 1:
         names = [f"{name} → {label}" for name in names for label in problem.response.labels]
+    noise = ["noise sd"] if problem.response.kind == "numbers" else []
     return [*names, "prior sd of weights", *noise]
 
 
@@ -50,6 +50,7 @@ def num_coefficients(problem: Problem) -> int:
     """Return how many of the parameters, the first ones, are weights; the others are about the model as a whole."""
     outputs = _num_outputs(problem)
     if problem.hidden:
+        outputs = 2 if problem.response.kind == "numbers" else outputs  # its mean and its noise
         return min(_SHOWN_UNITS, problem.hidden[-1] * outputs)
     return len(problem.features.labels) * outputs
 
@@ -61,7 +62,7 @@ def in_units(problem: Problem, estimator: Estimator, columns: np.ndarray) -> np.
     """
     scale, shift, outputs = estimator.response_scale_, estimator.response_shift_, _num_outputs(problem)
     if problem.hidden:
-        factors, shifts = [1.0] * num_coefficients(problem) + [scale], [0.0]
+        factors, shifts = [1.0] * num_coefficients(problem), [0.0]
     else:
         slopes = scale / np.where(problem.features.are_numbers, 1.0, estimator.scale_)
         factors = [*np.repeat(slopes, outputs), *[scale] * outputs, 1.0, scale]  # the prior's sd, and the noise's

@@ -7,7 +7,7 @@ from steinflow.estimators import SteinClassifier, SteinPoissonRegressor, SteinRe
 from steinflow.tables.features import Features
 from steinflow.tables.responses import ModelName, Response
 
-MethodName = Literal["svgd", "svgd-paper", "svgd-network", "nuts", "sgld", "parallel-sgld", "dsvi", "npv", "map"]
+MethodName = Literal["svgd", "svgd-paper", "ensemble", "nuts", "sgld", "parallel-sgld", "dsvi", "npv", "map"]
 Estimator = SteinClassifier | SteinRegressor | SteinPoissonRegressor
 
 
@@ -36,7 +36,7 @@ class Problem:
     @property
     def default_method(self) -> MethodName:
         """The name of the method that a run takes where none was asked for."""
-        return "svgd-network" if self.hidden else "svgd"
+        return "ensemble" if self.hidden else "svgd"
 
     @property
     def title(self) -> str:

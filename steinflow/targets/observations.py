@@ -17,6 +17,20 @@ class Labels(NamedTuple):
     coords: Mapping[str, Sequence] = {}
 
 
+class Predictions(NamedTuple):
+    """What every particle expects of observed numbers; of classes, of the indicator of each.
+
+    Attributes:
+        means: particles x numbers.
+        variances: of single observations, likewise.
+        observed: the numbers.
+    """
+
+    means: Array
+    variances: Array
+    observed: Array
+
+
 class Observations(eqx.Module):
     """The observed values of a target; particles are those of the user's space, with a leading axis."""
 
@@ -27,6 +41,10 @@ class Observations(eqx.Module):
     def log_likelihoods(self, particles: Params) -> Mapping[str, Array]:
         """Return the log likelihood of every observation under every particle, by name; {} where it is unknown."""
         return {}
+
+    def predictions(self, particles: Params, max_rows: int) -> Predictions | None:
+        """Return what every particle expects of some of the rows, evenly spread; None where it is unknown."""
+        return None
 
     def predictive(self, particles: Params, *args, key: PRNGKeyArray, **kwargs) -> Mapping[str, Array]:
         """Return one new data set for every particle, by name, from the posterior predictive; {} if it is unknown.

@@ -20,8 +20,8 @@ from steinflow.models.generalized_linear import GeneralizedLinear
 ESTIMATORS = {
     "linear regression": sf.SteinRegressor(),
     "logistic regression": sf.SteinClassifier(),
-    "neural regression": sf.SteinRegressor(hidden=(10,), num_particles=10),
-    "neural classification": sf.SteinClassifier(hidden=(10,), num_particles=10),
+    "neural regression": sf.SteinRegressor(hidden=(10,), num_particles=10, num_steps=200),
+    "neural classification": sf.SteinClassifier(hidden=(10,), num_particles=10, num_steps=200),
 }
 
 
@@ -60,13 +60,24 @@ def test_start_and_run_have_keys_of_their_own(monkeypatch):
     assert isinstance(seen["method"], sf.SVGD)
 
 
-@pytest.mark.parametrize(("num_particles", "is_for_networks"), [(5, True), (40, False)])
-def test_the_default_method_of_networks(num_particles, is_for_networks):
-    particles = {"weights": (np.zeros((num_particles, 3, 2)),), "biases": (np.zeros((num_particles, 2)),)}
-    method = base._default_method(particles, is_network=True)
-    expected = sf.SVGD.for_networks(25.0) if is_for_networks else sf.SVGD()
-    assert jax.tree.structure(method) == jax.tree.structure(expected)
-    assert jax.tree.structure(base._default_method(particles, is_network=False)) == jax.tree.structure(sf.SVGD())
+@pytest.mark.parametrize(
+    ("hidden", "method", "num_particles", "num_steps"),
+    [((), sf.SVGD, 100, 1000), ((3,), sf.Ensemble, 10, 10_000), ((4, 4), sf.Ensemble, 10, 20_000)],
+    ids=["linear", "one layer", "two layers"],
+)
+def test_the_defaults_of_networks(monkeypatch, hidden, method, num_particles, num_steps):
+    seen = {}
+
+    def fit(target, method, *, particles, num_steps, **others):
+        seen.update(method=method, num_particles=len(jax.tree.leaves(particles)[0]), num_steps=num_steps)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(base, "fit", fit)
+    X, y = load_diabetes(return_X_y=True)
+    with pytest.raises(KeyboardInterrupt):
+        sf.SteinRegressor(hidden=hidden, random_state=0).fit(X, y)
+    assert type(seen["method"]) is method
+    assert (seen["num_particles"], seen["num_steps"]) == (num_particles, num_steps)
 
 
 def test_watch(iris):
@@ -93,7 +104,7 @@ def test_restored_without_a_fit(diabetes, iris):
 def test_predictions_by_blocks_of_rows(monkeypatch, diabetes):
     X, y, estimator = diabetes
     whole = estimator.predict(X, return_std=True), estimator.log_predictive(X, y)
-    monkeypatch.setattr(base, "_ROWS_AT_ONCE", 100)
+    monkeypatch.setattr(base, "_NUMBERS_AT_ONCE", 100_000)
     np.testing.assert_allclose(estimator.predict(X, return_std=True), whole[0], rtol=1e-12)
     np.testing.assert_allclose(estimator.log_predictive(X, y), whole[1], rtol=1e-10)
 
@@ -123,14 +134,11 @@ def test_minibatches(diabetes):
 def test_networks_are_less_sure_where_there_are_no_data():
     X = np.linspace(-2, 2, 100)[:, None]
     y = np.sin(2 * X[:, 0])
-    settings = {"activation": "tanh", "num_particles": 20, "num_steps": 1000, "random_state": 0}
-    network = sf.SteinRegressor(hidden=(20,), **settings).fit(X, y)
+    network = sf.SteinRegressor(hidden=(20,), num_steps=4000, random_state=0).fit(X, y)
     _, sd = network.predict([[0.0], [8.0]], return_std=True)
     assert sd[1] > sd[0]
     np.testing.assert_allclose(network.predict(X), y, atol=0.1)
-    assert network.prior_scale_ in (1.0, 3.0, 9.0)
-    narrow = clone(network).set_params(prior_scale=0.3).fit(X, y)
-    assert narrow.prior_scale_ == 0.3
+    narrow = clone(network).set_params(prior_scale=0.1).fit(X, y)
     assert narrow.score(X, y) < network.score(X, y)
     with pytest.raises(AttributeError, match="no coefficients"):
         network.coef_  # noqa: B018

@@ -4,14 +4,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from steinflow.estimators.mixtures import Normals, Poissons, log_mean_exp
+from steinflow.estimators.mixtures import Normals, Poissons, StudentTs, log_mean_exp
 
 generator = np.random.default_rng(0)
 WEIGHTS = generator.dirichlet(np.ones(30))
 MEANS = 3 * generator.normal(size=(30, 7))
 SDS = np.exp(generator.normal(size=(30, 1)))
+SCALES = np.exp(generator.normal(size=(30, 7)))
 CASES = {
     "normals": (Normals(WEIGHTS, MEANS, SDS), stats.norm(MEANS, SDS), "logpdf", generator.normal(size=7)),
+    "students": (StudentTs(WEIGHTS, MEANS, SCALES, 5.0), stats.t(5.0, MEANS, SCALES), "logpdf", np.arange(7.0)),
     "poissons": (Poissons(WEIGHTS, np.exp(MEANS)), stats.poisson(np.exp(MEANS)), "logpmf", np.arange(7.0)),
 }
 
@@ -24,12 +26,14 @@ def test_moments_and_densities(name):
     np.testing.assert_allclose(mixture.sd, np.sqrt(WEIGHTS @ (components.var() + components.mean() ** 2) - mean**2))
     np.testing.assert_allclose(mixture.log_density(y), np.log(WEIGHTS @ np.exp(getattr(components, log_density)(y))))
     np.testing.assert_allclose(mixture.cdf(y), WEIGHTS @ components.cdf(y))
+    np.testing.assert_allclose(mixture.aleatoric_sd, np.sqrt(WEIGHTS @ np.broadcast_to(components.var(), MEANS.shape)))
 
 
 @pytest.mark.parametrize("level", [0.05, 0.5, 0.95])
 def test_quantiles(level):
-    normals, poissons = CASES["normals"][0], CASES["poissons"][0]
-    np.testing.assert_allclose(normals.cdf(normals.quantile(level)), level, atol=1e-7)
+    normals, students, poissons = (CASES[name][0] for name in ("normals", "students", "poissons"))
+    for mixture in (normals, students):
+        np.testing.assert_allclose(mixture.cdf(mixture.quantile(level)), level, atol=1e-7)
     counts = poissons.quantile(level)
     np.testing.assert_array_equal(counts, np.round(counts))
     assert np.all(poissons.cdf(counts) >= level)

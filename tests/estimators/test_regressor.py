@@ -53,6 +53,55 @@ def test_names_and_frames(diabetes):
         estimator.predict(X.rename(columns={"age": "years"}))
 
 
+@pytest.fixture(scope="module")
+def fan():
+    """A line with noise that grows along it, in units of its own."""
+    generator = np.random.default_rng(0)
+    x = generator.uniform(-1, 1, size=300)
+    sd = 10 * np.exp(x)
+    y = 1000 + 100 * x + sd * generator.normal(size=300)
+    estimator = sf.SteinRegressor(noise="varying", num_steps=500, num_particles=50, random_state=0)
+    return x[:, None], y, sd, estimator.fit(x[:, None], y)
+
+
+def test_noise_that_varies(fan):
+    X, y, sd, estimator = fan
+    parts = estimator.uncertainty(X)
+    np.testing.assert_allclose(parts.aleatoric, sd, rtol=0.25)
+    np.testing.assert_allclose(parts.total, np.hypot(parts.epistemic, parts.aleatoric))
+    np.testing.assert_allclose((parts.mean, parts.total), estimator.predict(X, return_std=True))
+    assert np.all(parts.epistemic < 0.3 * parts.aleatoric)
+    # Where a mixture of almost equal normals lies, and how dense it is.
+    quantiles = estimator.predict_quantiles(X, (0.1, 0.5, 0.9))
+    np.testing.assert_allclose(
+        quantiles, stats.norm.ppf([0.1, 0.5, 0.9], parts.mean[:, None], parts.total[:, None]), atol=1
+    )
+    expected = stats.norm.logpdf(y, parts.mean, parts.total)
+    np.testing.assert_allclose(estimator.log_predictive(X, y).mean(), expected.mean(), atol=0.02)
+    with pytest.raises(ValueError, match="levels are probabilities"):
+        estimator.predict_quantiles(X, (5, 95))
+
+
+def test_coefficients_of_mean_and_noise(fan):
+    X, _, sd, estimator = fan
+    table = estimator.coefficients()["mean"]
+    slope, at_zero = table["x0", "log scale"], table["intercept", "log scale"]
+    np.testing.assert_allclose(np.exp(at_zero + slope * X[:, 0]), sd, rtol=0.25)
+    np.testing.assert_allclose(table["intercept", "mean"] + table["x0", "mean"] * X[:, 0], estimator.predict(X))
+    np.testing.assert_allclose(estimator.intercept_ + X @ estimator.coef_, estimator.predict(X))
+
+
+def test_noise_by_name():
+    learned = {"shift_": [0.0], "scale_": [1.0], "response_shift_": 3.0, "response_scale_": 2.0, "n_features_in_": 1}
+    particles = {"w": np.tile([[1.0, 0.0], [0.0, -1.0]], (2, 1, 1))}
+    result = SimpleNamespace(particles=particles, probabilities=np.full(2, 0.5), info={"num_steps": 0})
+    estimator = sf.SteinRegressor(noise="heavy-tailed").restore(result, learned)
+    low, high = estimator.predict_interval([[0.5]])
+    np.testing.assert_allclose([low, high], np.array(stats.t.interval(0.9, 4, 4.0, 2 * np.exp(-1)))[:, None])
+    with pytest.raises(ValueError, match="noise is one of"):
+        sf.SteinRegressor(noise="none").fit([[0.0], [1.0]], [0.0, 1.0])
+
+
 def test_huge_numbers():
     generator = np.random.default_rng(0)
     X = generator.normal(size=(60, 2))

@@ -259,7 +259,7 @@ class Network(sf.Target):
     [
         (sf.Density(normal_log_density), (2, 20), sf.SVGD()),
         (Network(), (20, 2), sf.SVGD()),
-        (Network(), (2, 20), sf.SVGD.for_networks()),
+        (Network(), (2, 20), sf.Ensemble()),
     ],
     ids=["identified", "more particles than weights", "network"],
 )

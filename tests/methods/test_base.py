@@ -46,6 +46,7 @@ def small_network() -> sf.Target:
 CASES = {
     "Annealed": Case(lambda: sf.Annealed(sf.SVGD.paper())),
     "DSVI": Case(sf.DSVI),
+    "Ensemble": Case(sf.Ensemble),
     "MAP": Case(sf.MAP),
     "MonteCarlo": Case(lambda: sf.MonteCarlo(draw)),
     "NPV": Case(sf.NPV),

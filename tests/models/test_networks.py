@@ -126,6 +126,54 @@ def test_prior():
     np.testing.assert_allclose(scores.layers[1].bias, params["network"].layers[1].bias / 4, rtol=1e-4)
 
 
+class Normalised(nnx.Module):
+    def __init__(self, rngs):
+        self.first, self.norm = nnx.Linear(1, 10, rngs=rngs), nnx.BatchNorm(10, rngs=rngs)
+        self.last = nnx.Linear(10, 1, rngs=rngs)
+
+    def __call__(self, x):
+        return self.last(nnx.tanh(self.norm(self.first(x))))
+
+
+def test_running_averages_stay_out_of_the_posterior():
+    network = Normalised(nnx.Rngs(0))
+    network(jnp.asarray(5 + 2 * X, jnp.float32))  # a pass in training, which moves the averages
+    averages = np.asarray(network.norm.mean[...])
+    target = sf.from_network(network, X, Y)
+    params = target.sample_prior(jax.random.key(0))["network"]
+    assert sorted(leaf.shape for leaf in jax.tree.leaves(params)) == [(1,), (1, 10), (10,), (10,), (10,), (10, 1)]
+    outputs = eqx.filter_jit(target.outputs)({"network": params}, X)
+    assert np.any(averages != 0)
+    # By hand, with the averages of the module and the drawn parameters.
+    h = (target.inputs(X) @ params["first"]["kernel"][...] + params["first"]["bias"][...] - averages) / np.sqrt(
+        np.asarray(network.norm.var[...]) + 1e-5
+    )
+    h = np.tanh(h * params["norm"]["scale"][...] + params["norm"]["bias"][...])
+    expected = target.raw(h @ params["last"]["kernel"][...] + params["last"]["bias"][...])
+    np.testing.assert_allclose(outputs, np.ravel(expected), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "last"),
+    [("equinox module", lambda params: params.layers[-1]), ("linen", lambda params: params["Dense_0"])],
+    ids=["equinox", "linen"],
+)
+def test_only_the_last_layer_is_random(name, last):
+    whole, part = (sf.from_network(NETWORKS[name], X, Y, random=random) for random in (None, last))
+    params = part.sample_prior(jax.random.key(0))
+    assert sorted(leaf.size for leaf in jax.tree.leaves(params["network"])) == [1, 10]
+    filled = eqx.tree_at(last, whole.forward.module.params, params["network"])
+    np.testing.assert_allclose(
+        eqx.filter_jit(part.outputs)(params, X), eqx.filter_jit(whole.outputs)({"network": filled}, X), rtol=1e-5
+    )
+
+
+def test_classes_without_a_family():
+    target = sf.from_network(lambda key: eqx.nn.MLP(1, 10, 4, 1, key=key), X, np.arange(64) % 10)
+    with pytest.raises(ValueError, match=r"Categorical\(10\)"):
+        target.sample_prior(jax.random.key(0))
+
+
 def test_errors():
     with pytest.raises(TypeError, match=r"steinflow\[flax\]"):
         sf.from_network(3, X, Y)

@@ -27,7 +27,7 @@ def test_advice_is_about_commands():
 def test_nobody_is_sent_to_the_method_that_they_have():
     assert advised(Remedy.DEFAULT_METHOD, method="svgd-paper") == ["use the default method: leave out --method"]
     assert advised(Remedy.DEFAULT_METHOD) == []
-    assert "held-out rows" in advised(Remedy.DEFAULT_METHOD, method="svgd-network", model="network")[0]
+    assert "held-out rows" in advised(Remedy.DEFAULT_METHOD, method="ensemble", model="network")[0]
 
 
 def test_sentences():

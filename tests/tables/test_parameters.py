@@ -37,10 +37,10 @@ def test_names_of_several_classes_and_networks():
     particles = {"w": np.arange(18.0).reshape(2, 3, 3), "log_alpha": np.zeros(2)}
     assert Recorder(is_network=False)(particles).shape == (2, len(parameter_names(problem)))
     problem = prepare(tables.numbers(), "y", model="network", hidden=(3,)).problem
-    particles = {"weights": (np.zeros((2, 2, 3)), np.zeros((2, 3, 1))), "log_gamma": np.zeros(2)}
+    particles = {"weights": (np.zeros((2, 2, 3)), np.zeros((2, 3, 2)))}
     assert Recorder(is_network=True)(particles).shape == (2, len(parameter_names(problem)))
     estimator = SimpleNamespace(response_shift_=3.0, response_scale_=2.0)
-    np.testing.assert_allclose(in_units(problem, estimator, np.ones((1, 4))), [[1.0, 1.0, 1.0, 2.0]])
+    np.testing.assert_allclose(in_units(problem, estimator, np.ones((1, 6))), np.ones((1, 6)))
 
 
 def test_parameters_in_numbers():

@@ -24,5 +24,5 @@ def test_problems(frame, model, title, estimator):
     assert problem.title == title
     assert isinstance(problem.estimator(), estimator)
     assert problem.estimator().hidden == problem.hidden == ((50,) if model == "network" else ())
-    assert problem.default_method == ("svgd-network" if model == "network" else "svgd")
+    assert problem.default_method == ("ensemble" if model == "network" else "svgd")
     assert Problem.from_json(problem.to_json()).title == title

@@ -76,7 +76,8 @@ class MicrocanonicalState(eqx.Module):
         directions: unit vectors.
         added: standard normal coordinates.
         shared_size: the step size of most.
-        own_sizes: that of every particle relative to it, as a column: 1, or less where the target is much more curved.
+        own_sizes: that of every particle relative to it, as a column: 1, or less where the target is much more curved;
+            with steps of their own, whatever suits each.
     """
 
     directions: Array
@@ -110,9 +111,14 @@ class Microcanonical(Exploration):
 
     Args:
         energy_error: the variance of the error of energy per dimension; five times that in the warm-up.
+        own_steps: every particle adapts its step by its own errors of energy, for particles in different modes, whose
+            curvatures have nothing in common.
+        first_step: the step size to begin with, in units of sqrt(d).
     """
 
     energy_error: float = 2e-4
+    own_steps: bool = False
+    first_step: float = 0.1
 
     def init(self, particles, *, key):
         num_particles, dim = particles.shape
@@ -120,7 +126,7 @@ class Microcanonical(Exploration):
         direction_key, added_key = jax.random.split(key)
         directions = normal(direction_key, (num_particles, all_dims), particles.dtype)
         added = normal(added_key, (num_particles, all_dims - dim), particles.dtype)
-        first = jnp.asarray(0.1 * all_dims**0.5, particles.dtype)
+        first = jnp.asarray(self.first_step * all_dims**0.5, particles.dtype)
         return MicrocanonicalState(_unit(directions), added, first, jnp.ones_like(particles[:, :1]))
 
     def durations(self, state):
@@ -140,23 +146,35 @@ class Microcanonical(Exploration):
 
         known = made & jnp.isfinite(error)[:, None]
         wanted = self.energy_error * jnp.where(warming, 5.0, 1.0).astype(error.dtype)
-        errors = jnp.where(known[:, 0], error, 0.0) ** 2 / all_dims
-        found = jnp.mean(jnp.minimum(errors, _STIFFEST * wanted))
-        change = jnp.clip((wanted / jnp.maximum(found, 1e-12)) ** 0.05, 0.7, 1.3)
-
-        curvature = jnp.linalg.norm(there - before, axis=1, keepdims=True) / sizes
-        log_curvature = jnp.log(jnp.where(known, jnp.maximum(curvature, _FLATTEST), 1.0))
-        suitable = jnp.exp(0.5 * (math.log(_CURVED) + jnp.mean(log_curvature) - log_curvature))
-        own_sizes = jnp.sqrt(state.own_sizes * jnp.minimum(suitable, 1.0))
+        errors = jnp.minimum(jnp.where(known[:, 0], error, 0.0) ** 2 / all_dims, _STIFFEST * wanted)
+        if self.own_steps:
+            # The error of one move is mostly chance: a step that followed each would depend on where the particle is.
+            rate = jnp.where(warming, 0.05, 0.005).astype(error.dtype)
+            shared_size, own_sizes = state.shared_size, state.own_sizes * _change(wanted, errors[:, None], rate)
+        else:
+            shared_size = state.shared_size * _change(wanted, jnp.mean(errors), 0.05)
+            curvature = jnp.linalg.norm(there - before, axis=1, keepdims=True) / sizes
+            log_curvature = jnp.log(jnp.where(known, jnp.maximum(curvature, _FLATTEST), 1.0))
+            suitable = jnp.exp(0.5 * (math.log(_CURVED) + jnp.mean(log_curvature) - log_curvature))
+            own_sizes = jnp.sqrt(state.own_sizes * jnp.minimum(suitable, 1.0))
         directions = jnp.where(known, directions, -state.directions)  # who cannot go on turns round, and goes slower
         own_sizes = jnp.where(known, own_sizes, 0.5 * state.own_sizes)
         added = jnp.where(known, added, state.added)
+        longest = jnp.asarray(all_dims**0.5, sizes.dtype)  # after which a direction is forgotten
         after = MicrocanonicalState(
-            directions, added, jnp.minimum(state.shared_size * change, all_dims**0.5), own_sizes
+            directions,
+            added,
+            jnp.minimum(shared_size, longest),
+            jnp.minimum(own_sizes, longest / shared_size) if self.own_steps else own_sizes,
         )
         noise = jnp.sqrt((jnp.exp(2 * after.sizes / all_dims**0.5) - 1) / all_dims)
         directions = _unit(directions + noise * normal(key, directions.shape, directions.dtype))
         return dataclasses.replace(after, directions=directions)
+
+
+def _change(wanted, found, rate):
+    """Return by how much a step grows, given the error of energy that is wanted and the one that was found."""
+    return jnp.clip((wanted / jnp.maximum(found, 1e-12)) ** rate, 0.7, 1.3)
 
 
 def _turned(directions, scores, added, step_size):

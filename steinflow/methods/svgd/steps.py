@@ -102,8 +102,9 @@ class DecayingAdam(StepRule):
 
     def moves(self, direction, points, state, *, time, noise=None):
         directions, state = _adam().moves(-direction, points, state, time=time)
-        size = self.reach / time.num_steps.astype(self.reach.dtype) * (1 + jnp.cos(jnp.pi * time.fraction))
-        return size.astype(direction.dtype) * directions, state
+        fraction, reach = time.fraction.astype(direction.dtype), self.reach.astype(direction.dtype)
+        size = reach / time.num_steps.astype(direction.dtype) * (1 + jnp.cos(jnp.pi * fraction))
+        return size * directions, state
 
 
 class AdaptiveState(NamedTuple):
