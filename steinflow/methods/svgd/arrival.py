@@ -36,7 +36,7 @@ def has_arrived(points: Particles, scores: Scores) -> Array:
 
     Its mean is within 0.3 sds, the spread in every coordinate within about 20% (its square by a factor of 0.7 to 1.4),
     and no score is one to be shortened. Exploring particles do the rest. No more particles than dimensions know the
-    spread of no coordinate, but their average over all: beyond what chance makes of n draws, it is off by as much.
+    spread of no coordinate, and the flow leaves them too narrow: there it is enough that on average they are not wider.
     """
     num_particles, dim = points.shape
     dispersion = -jnp.mean((points - jnp.mean(points, axis=0)) * scores, axis=0)
@@ -44,7 +44,7 @@ def has_arrived(points: Particles, scores: Scores) -> Array:
     if num_particles > dim:
         as_wide = jnp.all((dispersion > 1 / _WIDTH) & (dispersion < _WIDTH))
     else:
-        as_wide = jnp.mean((dispersion - 1) ** 2) < (_WIDTH - 1) ** 2 + 2 / num_particles
+        as_wide = jnp.mean(dispersion) < _WIDTH
     _, own, longest = _apart(scores)
     return in_place & as_wide & jnp.all(jnp.linalg.norm(own, axis=1) < longest)
 
