@@ -17,6 +17,7 @@ from steinflow.methods.pbp import PBP
 from steinflow.methods.pmd import PMD
 from steinflow.methods.sgld import SGLD, ParallelSGLD
 from steinflow.methods.svgd.method import SVGD
+from steinflow.models.formulas import formula
 from steinflow.models.networks import from_network
 from steinflow.results import plots
 from steinflow.results.diagnostics import dispersion, goodness_of_fit, ksd
@@ -80,6 +81,7 @@ __all__ = [
     "dispersion",
     "fit",
     "flatten",
+    "formula",
     "from_network",
     "from_numpyro",
     "from_pymc",

@@ -54,7 +54,7 @@ def marginals(result: Result, *, parameters: Sequence[str] | None = None, max_pa
         parameters: names as in the summary, `"w[0]"`, or `"w"` for all of w; the first ones if not given.
         max_parameters: how many to show at most; the figure says how many there are.
     """
-    names, values, note = _choose(*columns_of(result.particles), parameters, max_parameters)
+    names, values, note = _choose(*columns_of(result.particles, result.labels), parameters, max_parameters)
     num_columns = min(4, len(names))
     num_rows = -(-len(names) // num_columns)
     with style() as plt:
@@ -76,7 +76,7 @@ def pairs(result: Result, *, parameters: Sequence[str] | None = None, max_parame
 
     Where particles have weights, their area shows it. The arguments are those of `marginals`.
     """
-    names, values, note = _choose(*columns_of(result.particles), parameters, max_parameters)
+    names, values, note = _choose(*columns_of(result.particles, result.labels), parameters, max_parameters)
     num = len(names)
     with style() as plt:
         side = max(4.0, 1.5 * num + 0.8)
