@@ -155,20 +155,22 @@ def _allows_negative(prior) -> bool:
     return bool(np.all(np.asarray(prior.support(jnp.full(prior.shape(), -1.0)))))
 
 
-def described(prior: Prior) -> str:
-    """Return a distribution as a user would write it."""
+def described(prior: Prior, place: int | None = None) -> str:
+    """Return a distribution as a user would write it, or that of one of its numbers, in the order of memory."""
     from numpyro import distributions as dist
 
     if isinstance(prior, dist.ExpandedDistribution):
         return described(prior.base_dist)
     if isinstance(prior, dist.LKJCholesky):
         return f"LKJ({_shown(prior.concentration)})"
-    return f"{type(prior).__name__}({', '.join(_shown(getattr(prior, name)) for name in prior.arg_constraints)})"
+    numbers = [np.asarray(getattr(prior, name), float) for name in prior.arg_constraints]
+    if place is not None and not prior.event_shape:
+        numbers = [np.broadcast_to(values, prior.batch_shape).reshape(-1)[place] for values in numbers]
+    return f"{type(prior).__name__}({', '.join(map(_shown, numbers))})"
 
 
 def _shown(values) -> str:
-    values = (
-        np.unique(np.asarray(values, float)) if np.ptp(np.asarray(values)) == 0 else np.asarray(values, float).ravel()
-    )
-    texts = [f"{value:.4g}" for value in values[:4]]
-    return texts[0] if len(values) == 1 else f"[{', '.join(texts)}{', ...' if len(values) > 4 else ''}]"
+    values = np.asarray(values, float).reshape(-1)
+    texts = [f"{value:.4g}" for value in (values[:1] if np.ptp(values) == 0 else values[:4])]
+    more = ", ..." if len(texts) > 1 and len(values) > 4 else ""
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}{more}]"

@@ -153,10 +153,19 @@ class FormulaTarget(Target):
             notes += said
         warn(tuple(dict.fromkeys(notes)))
         if with_response:
-            response = evaluate(about.response_term, frame, about.environment, about.response.levels)
-            return rows | response_rows(self.regression, response)
+            return rows | response_rows(self.regression, self.response(frame))
         trials = evaluate_trials(about.response_term, frame, about.environment)
         return rows if trials is None else rows | {"trials": jnp.asarray(trials, float)}
+
+    def response(self, table: Any) -> Response:
+        """Return the response of the rows of another table."""
+        frame = as_frame(table)
+        check_columns(frame, response_columns(self.about.response_term))
+        return evaluate(self.about.response_term, frame, self.about.environment, self.about.response.levels)
+
+    def log_likelihoods(self, particles: Params, rows: Batch) -> Array:
+        """Return the log likelihood of every row under every particle; the rows are those of `rows`."""
+        return log_likelihoods(self.regression, coordinates(self.regression, particles), rows)
 
     def predict(self, particles: Params, table: Any = None, *, weights: Weights | None = None, key: int = 0) -> Array:
         """Return the posterior mean of the response for every row of a table, or the probabilities of its classes.
@@ -207,8 +216,7 @@ class FormulaObservations(Observations):
         return {self._name: jnp.asarray(self.target.about.response.y)}
 
     def log_likelihoods(self, particles):
-        regression = self.target.regression
-        return {self._name: log_likelihoods(regression, coordinates(regression, particles), self.target.rows())}
+        return {self._name: self.target.log_likelihoods(particles, self.target.rows())}
 
     def predictive(self, particles, table=None, *, key):
         regression = self.target.regression
