@@ -34,8 +34,8 @@ class Bernoulli(ResponseFamily):
     def mean(self, forms, rows):
         return sigmoid(forms["mu"])
 
-    def sample(self, key, forms, rows):
-        return jax.random.bernoulli(key, sigmoid(forms["mu"])).astype(float)
+    def sample(self, rng, forms, mean, rows):
+        return (rng.random(mean.shape) < mean).astype(float)
 
     def center_of(self, y, rows):
         return (np.sum(y) + 0.5) / (len(y) + 1)
@@ -56,8 +56,9 @@ class Binomial(ResponseFamily):
     def mean(self, forms, rows):
         return rows["trials"] * sigmoid(forms["mu"])
 
-    def sample(self, key, forms, rows):
-        return jax.random.binomial(key, rows["trials"], sigmoid(forms["mu"]))
+    def sample(self, rng, forms, mean, rows):
+        trials = rows["trials"].astype(int)
+        return rng.binomial(trials, np.clip(mean / rows["trials"], 0.0, 1.0)).astype(float)
 
     def center_of(self, y, rows):
         return (np.sum(y) + 0.5) / (np.sum(rows["trials"]) + 1)
@@ -79,8 +80,8 @@ class Categorical(ResponseFamily):
     def mean(self, forms, rows):
         return jax.nn.softmax(self._logits(forms))
 
-    def sample(self, key, forms, rows):
-        return jax.random.categorical(key, self._logits(forms))
+    def sample(self, rng, forms, mean, rows):
+        return _draw_class(rng, mean)
 
     def center_of(self, y, rows):
         return 0.0
@@ -105,9 +106,15 @@ class Cumulative(ResponseFamily):
         below = sigmoid(forms["threshold"] - forms["mu"][:, None])
         return jnp.diff(below, axis=1, prepend=0.0, append=1.0)
 
-    def sample(self, key, forms, rows):
-        return jax.random.categorical(key, jnp.log(self.mean(forms, rows)))
+    def sample(self, rng, forms, mean, rows):
+        return _draw_class(rng, mean)
 
     def _above(self, forms, level):
         ends = jnp.pad(forms["threshold"], 1, constant_values=(-1e30, 1e30))
         return ends[level] - forms["mu"]
+
+
+def _draw_class(rng, probabilities):
+    """Draw numbers of classes, whose probabilities are along the last axis."""
+    below = np.cumsum(probabilities, axis=-1)[..., :-1]
+    return np.sum(rng.random(below.shape[:-1])[..., None] > below, axis=-1)

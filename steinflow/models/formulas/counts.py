@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.nn import log_sigmoid, sigmoid
 from jax.scipy.special import gammaln
+from scipy import special
 
 from steinflow.models.formulas.families import ResponseFamily
 from steinflow.models.formulas.links import Form
@@ -37,8 +38,12 @@ class Poisson(ResponseFamily):
     def mean(self, forms, rows):
         return jnp.exp(forms["mu"])
 
-    def sample(self, key, forms, rows):
-        return _draw(key, jnp.exp(forms["mu"]))
+    def sample(self, rng, forms, mean, rows):
+        return self._counts(rng, forms)
+
+    def _counts(self, rng, forms):
+        """Draw the counts alone."""
+        return _draw(rng, np.exp(forms["mu"]))
 
     def center_of(self, y, rows):
         return float(np.mean(y)) + 0.5 / len(y)  # positive also where all counts are zero
@@ -58,10 +63,9 @@ class NegativeBinomial(Poisson):
     def log_zero(self, forms):
         return -jnp.exp(forms["alpha"]) * jax.nn.softplus(forms["mu"] - forms["alpha"])
 
-    def sample(self, key, forms, rows):
-        rate_key, count_key = jax.random.split(key)
-        alpha = jnp.exp(forms["alpha"])
-        return _draw(count_key, jax.random.gamma(rate_key, alpha, forms["mu"].shape) / alpha * jnp.exp(forms["mu"]))
+    def _counts(self, rng, forms):
+        alpha = np.exp(forms["alpha"])
+        return _draw(rng, rng.standard_gamma(alpha) / alpha * np.exp(forms["mu"]))
 
 
 class _ZeroInflated(Poisson):
@@ -74,10 +78,8 @@ class _ZeroInflated(Poisson):
     def mean(self, forms, rows):
         return sigmoid(-forms["zi"]) * super().mean(forms, rows)
 
-    def sample(self, key, forms, rows):
-        zero_key, count_key = jax.random.split(key)
-        extra = jax.random.bernoulli(zero_key, sigmoid(forms["zi"]), forms["mu"].shape)
-        return jnp.where(extra, 0.0, super().sample(count_key, forms, rows))
+    def sample(self, rng, forms, mean, rows):
+        return np.where(rng.random(mean.shape) < special.expit(forms["zi"]), 0.0, self._counts(rng, forms))
 
 
 class ZeroInflatedPoisson(_ZeroInflated):
@@ -104,22 +106,13 @@ class _Hurdle(Poisson):
     def mean(self, forms, rows):
         return sigmoid(-forms["hu"]) * super().mean(forms, rows) / -jnp.expm1(self.log_zero(forms))
 
-    def sample(self, key, forms, rows):
-        zero_key, count_key = jax.random.split(key)
-        draw = super().sample
-
-        def again(state):
-            number, counts = state
-            more = draw(jax.random.fold_in(count_key, number), forms, rows)
-            return number + 1, jnp.where(counts > 0, counts, more)
-
-        def unfinished(state):
-            number, counts = state
-            return (number < _MOST_TRIES) & jnp.any(counts == 0)
-
-        _, counts = jax.lax.while_loop(unfinished, again, (0, jnp.zeros(forms["mu"].shape)))
-        zero = jax.random.bernoulli(zero_key, sigmoid(forms["hu"]), forms["mu"].shape)
-        return jnp.where(zero, 0.0, jnp.maximum(counts, 1.0))
+    def sample(self, rng, forms, mean, rows):
+        counts = np.zeros(mean.shape)
+        for _ in range(_MOST_TRIES):
+            if np.all(counts > 0):
+                break
+            counts = np.where(counts > 0, counts, self._counts(rng, forms))
+        return np.where(rng.random(mean.shape) < special.expit(forms["hu"]), 0.0, np.maximum(counts, 1.0))
 
 
 class HurdlePoisson(_Hurdle):
@@ -147,6 +140,6 @@ def _whole(y, name, family):
     return y
 
 
-def _draw(key, rate):
+def _draw(rng, rate):
     """Draw Poisson counts."""
-    return jax.random.poisson(key, jnp.minimum(rate, _LARGEST_RATE)).astype(float)
+    return rng.poisson(np.minimum(rate, _LARGEST_RATE)).astype(float)

@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 from jax.scipy.stats import norm
 
 from steinflow.models.formulas.links import Form
-from steinflow.typing import Array, PRNGKeyArray
+from steinflow.typing import Array
 
 Forms = Mapping[str, Array]
 Rows = Mapping[str, Array]
+NumPyForms = Mapping[str, np.ndarray]
 
 
 class ResponseFamily(eqx.Module):
@@ -55,8 +55,11 @@ class ResponseFamily(eqx.Module):
         """Return the mean of every row, or the probabilities of its levels."""
 
     @abc.abstractmethod
-    def sample(self, key: PRNGKeyArray, forms: Forms, rows: Rows) -> Array:
-        """Draw every row."""
+    def sample(self, rng: np.random.Generator, forms: NumPyForms, mean: np.ndarray, rows: NumPyForms) -> np.ndarray:
+        """Draw every row for every particle; forms and means have a leading axis of particles.
+
+        By NumPy: JAX takes many seconds to compile a gamma or a Poisson draw.
+        """
 
     def log_survival(self, forms: Forms, rows: Rows) -> Array:
         """Return the log probability of a value beyond that of the row."""
@@ -89,8 +92,8 @@ class Gaussian(ResponseFamily):
     def mean(self, forms, rows):
         return forms["mu"]
 
-    def sample(self, key, forms, rows):
-        return forms["mu"] + jnp.exp(forms["sigma"]) * jax.random.normal(key, forms["mu"].shape)
+    def sample(self, rng, forms, mean, rows):
+        return mean + np.exp(forms["sigma"]) * rng.standard_normal(mean.shape)
 
     def scale_of(self, y):
         return float(np.std(y)) or 1.0
@@ -111,9 +114,8 @@ class StudentT(Gaussian):
         constant = gammaln((nu + 1) / 2) - gammaln(nu / 2) - 0.5 * jnp.log(jnp.pi * nu)
         return constant - (nu + 1) / 2 * jnp.log1p(residual**2 / nu) - forms["sigma"]
 
-    def sample(self, key, forms, rows):
-        noise = jax.random.t(key, jnp.exp(forms["nu"]), forms["mu"].shape)
-        return forms["mu"] + jnp.exp(forms["sigma"]) * noise
+    def sample(self, rng, forms, mean, rows):
+        return mean + np.exp(forms["sigma"]) * rng.standard_t(np.exp(forms["nu"]))
 
 
 def values_of(y: np.ndarray) -> str:

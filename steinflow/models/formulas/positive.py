@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.nn import log_sigmoid, sigmoid
 from jax.scipy.special import gammaln
 from jax.scipy.stats import norm
+from scipy import special
 
 from steinflow.models.formulas.families import ResponseFamily, values_of
 from steinflow.models.formulas.links import Form
@@ -33,9 +33,9 @@ class Gamma(ResponseFamily):
     def mean(self, forms, rows):
         return jnp.exp(forms["mu"])
 
-    def sample(self, key, forms, rows):
-        shape = jnp.exp(forms["alpha"])
-        return jax.random.gamma(key, shape, forms["mu"].shape) / shape * jnp.exp(forms["mu"])
+    def sample(self, rng, forms, mean, rows):
+        shape = np.exp(forms["alpha"])
+        return rng.standard_gamma(shape) / shape * mean
 
 
 class LogNormal(ResponseFamily):
@@ -57,8 +57,8 @@ class LogNormal(ResponseFamily):
     def mean(self, forms, rows):
         return jnp.exp(forms["mu"] + 0.5 * jnp.exp(2 * forms["sigma"]))
 
-    def sample(self, key, forms, rows):
-        return jnp.exp(forms["mu"] + jnp.exp(forms["sigma"]) * jax.random.normal(key, forms["mu"].shape))
+    def sample(self, rng, forms, mean, rows):
+        return np.exp(forms["mu"] + np.exp(forms["sigma"]) * rng.standard_normal(mean.shape))
 
     def scale_of(self, y):
         return float(np.std(np.log(y))) or 1.0
@@ -92,9 +92,9 @@ class Weibull(ResponseFamily):
     def mean(self, forms, rows):
         return jnp.exp(forms["mu"])
 
-    def sample(self, key, forms, rows):
-        log_time = jnp.log(jax.random.exponential(key, forms["mu"].shape)) * jnp.exp(-forms["alpha"])
-        return jnp.exp(self._log_scale(forms) + log_time)
+    def sample(self, rng, forms, mean, rows):
+        shape = np.exp(forms["alpha"])
+        return mean / special.gamma(1 + 1 / shape) * rng.weibull(shape)
 
     def _log_hazard(self, forms, rows):
         """The logarithm of the hazard up to the time of the row."""
@@ -116,8 +116,8 @@ class Exponential(Weibull):
     def log_density(self, forms, rows):
         return -forms["mu"] - jnp.exp(self._log_hazard(forms, rows))
 
-    def sample(self, key, forms, rows):
-        return jax.random.exponential(key, forms["mu"].shape) * jnp.exp(forms["mu"])
+    def sample(self, rng, forms, mean, rows):
+        return rng.standard_exponential(mean.shape) * mean
 
 
 class Beta(ResponseFamily):
@@ -140,9 +140,9 @@ class Beta(ResponseFamily):
     def mean(self, forms, rows):
         return sigmoid(forms["mu"])
 
-    def sample(self, key, forms, rows):
-        a, b = self._shapes(forms)
-        return jax.random.beta(key, a, b)
+    def sample(self, rng, forms, mean, rows):
+        kappa = np.exp(forms["kappa"])
+        return rng.beta(kappa * mean, kappa * (1 - mean))
 
     def _shapes(self, forms):
         return [jnp.exp(forms["kappa"] + log_sigmoid(sign * forms["mu"])) for sign in (1, -1)]

@@ -44,29 +44,30 @@ def coordinates(regression: Regression, particles: Params) -> Params:
     return jax.vmap(regression.from_user)(particles)
 
 
-@eqx.filter_jit
 def means(regression: Regression, params: Params, rows: Batch, key: PRNGKeyArray) -> Array:
     """Return the mean of every row under every particle; the key is for levels that the fit has not seen."""
+    return _on_user_scale(regression, _forms_and_means(regression, params, rows, key)[1])
 
+
+def draws(regression: Regression, params: Params, rows: Batch, key: PRNGKeyArray) -> Array:
+    """Draw every row under every particle."""
+    level_key, draw_key = jax.random.split(key)
+    found = _forms_and_means(regression, params, rows, level_key)
+    forms, mean = jax.tree.map(lambda leaf: np.asarray(leaf, float), found)
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(draw_key)))
+    trials = {"trials": np.asarray(rows["trials"], float)} if "trials" in rows else {}
+    return _on_user_scale(regression, regression.family.sample(rng, forms, mean, trials))
+
+
+@eqx.filter_jit
+def _forms_and_means(regression, params, rows, key):
     def one(given):
         params, key = given
         forms = regression.forms(_with_new_levels(regression, params, rows, key), rows)
-        return _on_user_scale(regression, regression.family.mean(forms, rows))
+        return forms, regression.family.mean(forms, rows)
 
-    return jax.lax.map(one, (params, _keys(key, params)), batch_size=PARTICLES_AT_ONCE)
-
-
-@eqx.filter_jit
-def draws(regression: Regression, params: Params, rows: Batch, key: PRNGKeyArray) -> Array:
-    """Draw every row under every particle."""
-
-    def one(given):
-        params, key = given
-        level_key, draw_key = jax.random.split(key)
-        forms = regression.forms(_with_new_levels(regression, params, rows, level_key), rows)
-        return _on_user_scale(regression, regression.family.sample(draw_key, forms, rows))
-
-    return jax.lax.map(one, (params, _keys(key, params)), batch_size=PARTICLES_AT_ONCE)
+    keys = jax.random.split(key, len(jax.tree.leaves(params)[0]))
+    return jax.lax.map(one, (params, keys), batch_size=PARTICLES_AT_ONCE)
 
 
 @eqx.filter_jit
@@ -75,12 +76,11 @@ def log_likelihoods(regression: Regression, params: Params, rows: Batch) -> Arra
     return jax.lax.map(lambda p: regression.log_likelihood(p, rows), params, batch_size=PARTICLES_AT_ONCE)
 
 
-def _keys(key, params):
-    return jax.random.split(key, len(jax.tree.leaves(params)[0]))
-
-
 def _on_user_scale(regression, values):
-    return values * regression.unit + regression.shift if regression.family.standardized else values
+    """Return a response, or its mean, in the units of the table."""
+    if not regression.family.standardized:
+        return jnp.asarray(values)
+    return jnp.asarray(values, regression.unit.dtype) * regression.unit + regression.shift
 
 
 def _with_new_levels(regression, params, rows, key):

@@ -84,13 +84,16 @@ def test_classes_have_the_probabilities_of_their_means(name):
     assert np.all(np.isfinite(gradient))
 
 
-@pytest.mark.parametrize("name", ["gaussian", "negbinomial", "hurdle_poisson", "weibull", "beta"])
+@pytest.mark.parametrize("name", KNOWN)
 def test_draws_have_the_mean(name):
     family = FAMILIES[name]()
-    forms = forms_of(family, 4000)
-    drawn = np.asarray(family.sample(jax.random.key(0), forms, {}))
-    error = (drawn.mean() - family.mean(forms, {})[0]) / drawn.std() * np.sqrt(len(drawn))
+    forms = forms_of(family, 1)
+    mean = np.full((1, 4000), family.mean(forms, {})[0])
+    many = {name: np.full((1, 4000), float(values[0])) for name, values in forms.items()}
+    drawn = family.sample(np.random.default_rng(0), many, mean, {})
+    error = (drawn.mean() - mean[0, 0]) / drawn.std() * np.sqrt(drawn.size)
     assert abs(error) < 4
+    assert family.check(drawn, "y").shape == (1, 4000)
 
 
 @pytest.mark.parametrize("link", ["logit", "probit", "cloglog"])
