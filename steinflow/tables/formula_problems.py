@@ -43,11 +43,17 @@ class FormulaProblem:
         """The model in words."""
         return f"{'; '.join(self.formulas)}, family {self.family}"
 
-    def target(self, frame: Frame) -> FormulaTarget:
+    def target(self, frame: Frame, batch_size: int | None = None) -> FormulaTarget:
         """Return the posterior given the rows of a table; what there is to say is in its notes."""
         with warnings.catch_warnings(action="ignore", category=UserWarning):
             return formula(
-                self.formulas, frame, family=self.family, link=self.link, priors=self.priors, weights=self.weights
+                self.formulas,
+                frame,
+                family=self.family,
+                link=self.link,
+                priors=self.priors,
+                weights=self.weights,
+                batch_size=batch_size,
             )
 
     def estimator(self) -> "FormulaFit":

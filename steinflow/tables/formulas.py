@@ -12,6 +12,7 @@ from sklearn.metrics import r2_score, root_mean_squared_error
 
 from steinflow.inference.loop import fit
 from steinflow.models.formulas import FormulaError
+from steinflow.models.supervised import usual_batch_size
 from steinflow.results.result import versions
 from steinflow.tables.fitting import METHODS
 from steinflow.tables.formula_problems import FormulaFit, FormulaProblem
@@ -56,8 +57,10 @@ def fit_formula(
     usable, notes = whole.about.frame, [note for note in whole.notes if "right-censored" not in note]
     test = _held_out(usable, test_fraction, seed)
     learn = usable.drop(index=usable.index[test]).reset_index(drop=True)
-    target = problem.target(learn)
     method = method or problem.default_method
+    if method != "nuts":  # which needs all rows
+        batch_size = batch_size or usual_batch_size(len(learn))
+    target = problem.target(learn, batch_size)
     result = fit(
         target,
         METHODS[method](len(learn)),
