@@ -1,6 +1,7 @@
 """The posterior of a formula: a target with named parameters, which predicts for any table with the same columns."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from steinflow.models.formulas.design import Design, warn
+from steinflow.models.formulas.effects import grid, shown_effects
 from steinflow.models.formulas.labels import labels_of
 from steinflow.models.formulas.predictions import (
     coordinates,
@@ -194,6 +196,15 @@ class FormulaTarget(Target):
                 f"{name}_sigma": jnp.zeros_like(params[f"{name}_sigma"]) for name in self.regression.group_names()
             }
         return means(self.regression, params, self.rows(table), as_key(key))
+
+    def effects(self) -> list[tuple[str, ...]]:
+        """Return the columns, or pairs of them, whose effects on the mean can be shown."""
+        return shown_effects(self.about.designs["mu"])
+
+    def effect_grid(self, names: Sequence[str], num_points: int = 60) -> Frame:
+        """Return a table on which the first of these columns varies, for a few values of the second one."""
+        check_columns(self.about.frame, names)
+        return grid(self.about.frame, names, num_points)
 
     def __str__(self):
         lines = [
