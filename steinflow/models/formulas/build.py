@@ -16,7 +16,7 @@ from steinflow.models.formulas.counts import (
     ZeroInflatedNegativeBinomial,
     ZeroInflatedPoisson,
 )
-from steinflow.models.formulas.design import Design, collinear, warn
+from steinflow.models.formulas.design import Design, collinear, separated, warn
 from steinflow.models.formulas.families import Gaussian, ResponseFamily, StudentT
 from steinflow.models.formulas.positive import Beta, Exponential, Gamma, LogNormal, Weibull
 from steinflow.models.formulas.predictions import predictor_rows, response_rows
@@ -130,6 +130,8 @@ def formula(
     }
     for name, predictor in predictors.items():
         notes += collinear(arrays[name].X, predictor.terms)
+    if own.name == "bernoulli":
+        notes += separated(arrays["mu"].X, response.y, predictors["mu"].terms)
     warn(notes)
     chosen = replaced(usual_priors(own, link, response, predictors, arrays), priors)
     predictors = {name: dataclasses.replace(each, plain=_plain(each, chosen)) for name, each in predictors.items()}

@@ -52,6 +52,14 @@ def test_collinear_columns_are_said(table):
         sf.formula("y ~ x + twice + t", table.assign(twice=2 * table["x"]))
 
 
+@pytest.mark.parametrize("formula", ["above ~ x + t", "above ~ level + t"])
+def test_separation_is_said(table, formula):
+    above = (table["x"] > 20).astype(int)
+    level = np.where(above & (table["z"] == "a"), "high", "low")
+    with pytest.warns(UserWarning, match="'(x|level)' separates the two values"):
+        sf.formula(formula, table.assign(above=above, level=level), family="bernoulli")
+
+
 def test_new_tables_need_the_columns_and_no_gaps(table):
     target = sf.formula("y ~ x", table)
     with pytest.raises(FormulaError, match="no column 'x'"):
