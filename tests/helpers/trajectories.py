@@ -13,12 +13,13 @@ TRUE = jnp.array([True])[0]
 _add = jax.jit(Trajectory.add)
 
 
-def remembered(states, scores, frame, log_densities=None):
+def remembered(states, scores, frame, log_densities=None, durations=None):
     """The memory of these states (steps, n, d), one after the other."""
     memory = Trajectory.empty(states[0], frame, len(states))
     values = jnp.zeros(len(states[0])) if log_densities is None else log_densities
-    for x, s in zip(states, scores, strict=True):
-        memory = _add(memory, x, values, frame.scores(s), frame, remembering=TRUE)
+    durations = jnp.ones(states.shape[:2]) if durations is None else durations
+    for x, s, stay in zip(states, scores, durations, strict=True):
+        memory = _add(memory, x, values, frame.scores(s), stay, frame, remembering=TRUE)
     return memory
 
 

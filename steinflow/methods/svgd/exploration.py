@@ -21,6 +21,8 @@ from steinflow.typing import Array, Key, Particles, Scalar, Scores
 
 _FEWEST_DIMENSIONS = 3  # in which a direction turns; where there are fewer, standard normal coordinates are added
 _STIFFEST = 10.0  # times what is wanted: a particle counts for no more, lest a few stiff ones hold up all
+_CURVED = 4.0  # times as much as for most: there, steps are shorter; a step that changes everywhere is biased by 2%
+_FLATTEST = 0.1  # curvature; 1 where the target is a Gaussian as wide as the cloud
 _FOLLOWING = 3  # the spread averages over about the last third of the steps so far: its start is soon forgotten
 
 
@@ -37,6 +39,10 @@ class Exploration(eqx.Module):
     @abc.abstractmethod
     def moves(self, scores: Scores, state: Any, *, key: Key) -> Array:
         """Return the move that every particle would make, given the scores where they are."""
+
+    def durations(self, state: Any) -> Array:
+        """Return how long every particle stays where it is, up to a factor: 1, unless steps differ."""
+        return jnp.ones(())
 
     def step(
         self,
@@ -64,11 +70,24 @@ class Exploration(eqx.Module):
 
 
 class MicrocanonicalState(eqx.Module):
-    """Directions of all particles, the coordinates that are added where there are few, and the step size."""
+    """Directions of all particles, the coordinates that are added where there are few, and step sizes.
+
+    Attributes:
+        directions: unit vectors.
+        added: standard normal coordinates.
+        shared_size: the step size of most.
+        own_sizes: that of every particle relative to it, as a column: 1, or less where the target is much more curved.
+    """
 
     directions: Array
     added: Array
-    step_size: Scalar
+    shared_size: Scalar
+    own_sizes: Array
+
+    @property
+    def sizes(self) -> Array:
+        """The step size of every particle."""
+        return self.shared_size * self.own_sizes
 
 
 class Microcanonical(Exploration):
@@ -84,6 +103,11 @@ class Microcanonical(Exploration):
     smaller, the states are less biased and further correlated. The energy's change is taken from the scores at both
     ends (the trapezoid rule, exact on Gaussians), so that no log density is needed, and no large ones are subtracted.
 
+    Where the target is much more curved than elsewhere, as in the neck of a funnel, a particle takes shorter steps: its
+    curvature is $\kappa = |\Delta s| / |\Delta x|$ along its last one, and where that is more than four times what is
+    typical, the step is shorter by $\sqrt{4 \kappa_\mathrm{typical} / \kappa}$. The way through continuous time stays
+    the same, only more finely cut: what it sees there counts as long as the step is (`durations`).
+
     Args:
         energy_error: the variance of the error of energy per dimension; five times that in the warm-up.
     """
@@ -96,31 +120,43 @@ class Microcanonical(Exploration):
         direction_key, added_key = jax.random.split(key)
         directions = normal(direction_key, (num_particles, all_dims), particles.dtype)
         added = normal(added_key, (num_particles, all_dims - dim), particles.dtype)
-        return MicrocanonicalState(_unit(directions), added, jnp.asarray(0.1 * all_dims**0.5, particles.dtype))
+        first = jnp.asarray(0.1 * all_dims**0.5, particles.dtype)
+        return MicrocanonicalState(_unit(directions), added, first, jnp.ones_like(particles[:, :1]))
+
+    def durations(self, state):
+        return state.sizes[:, 0]
 
     def moves(self, scores, state, *, key):
-        halfway, _ = _turned(state.directions, scores, state.added, state.step_size)
-        return state.step_size * halfway[:, : scores.shape[1]]
+        halfway, _ = _turned(state.directions, scores, state.added, state.sizes)
+        return state.sizes * halfway[:, : scores.shape[1]]
 
     def step(self, moves, scores, scores_there, made, state, *, warming, key):
-        size, dim, all_dims = state.step_size, moves.shape[1], state.directions.shape[1]
-        halfway, gained = _turned(state.directions, scores, state.added, size)
-        added = state.added + size * halfway[:, dim:]
-        directions, gained_then = _turned(halfway, scores_there, added, size)
-        slopes = _joined(scores, state.added) + _joined(scores_there, added)
-        error = gained + gained_then - 0.5 * size * jnp.sum(halfway * slopes, axis=1)
+        sizes, dim, all_dims = state.sizes, moves.shape[1], state.directions.shape[1]
+        halfway, gained = _turned(state.directions, scores, state.added, sizes)
+        added = state.added + sizes * halfway[:, dim:]
+        directions, gained_then = _turned(halfway, scores_there, added, sizes)
+        before, there = _joined(scores, state.added), _joined(scores_there, added)
+        error = gained + gained_then - 0.5 * sizes[:, 0] * jnp.sum(halfway * (before + there), axis=1)
 
         known = made & jnp.isfinite(error)[:, None]
         wanted = self.energy_error * jnp.where(warming, 5.0, 1.0).astype(error.dtype)
         errors = jnp.where(known[:, 0], error, 0.0) ** 2 / all_dims
         found = jnp.mean(jnp.minimum(errors, _STIFFEST * wanted))
         change = jnp.clip((wanted / jnp.maximum(found, 1e-12)) ** 0.05, 0.7, 1.3)
-        new_size = jnp.minimum(size * change, all_dims**0.5)
 
-        directions = jnp.where(known, directions, -state.directions)  # who cannot go on turns round
-        noise = jnp.sqrt((jnp.exp(2 * new_size / all_dims**0.5) - 1) / all_dims)
+        curvature = jnp.linalg.norm(there - before, axis=1, keepdims=True) / sizes
+        log_curvature = jnp.log(jnp.where(known, jnp.maximum(curvature, _FLATTEST), 1.0))
+        suitable = jnp.exp(0.5 * (math.log(_CURVED) + jnp.mean(log_curvature) - log_curvature))
+        own_sizes = jnp.sqrt(state.own_sizes * jnp.minimum(suitable, 1.0))
+        directions = jnp.where(known, directions, -state.directions)  # who cannot go on turns round, and goes slower
+        own_sizes = jnp.where(known, own_sizes, 0.5 * state.own_sizes)
+        added = jnp.where(known, added, state.added)
+        after = MicrocanonicalState(
+            directions, added, jnp.minimum(state.shared_size * change, all_dims**0.5), own_sizes
+        )
+        noise = jnp.sqrt((jnp.exp(2 * after.sizes / all_dims**0.5) - 1) / all_dims)
         directions = _unit(directions + noise * normal(key, directions.shape, directions.dtype))
-        return MicrocanonicalState(directions, jnp.where(known, added, state.added), new_size)
+        return dataclasses.replace(after, directions=directions)
 
 
 def _turned(directions, scores, added, step_size):
@@ -179,6 +215,10 @@ class Walk(eqx.Module):
         """Return M s, M being the spread, in the coordinates of the memory: minus the particles, on a Gaussian."""
         frame, scores = self.memory_frame, self.frame.scores(self.scores)
         return scores if frame is self.frame else frame.inverse * self.frame.moves(scores)
+
+    def durations(self, exploration: Exploration) -> Array:
+        """Return how long every particle stays where it is, up to a factor."""
+        return jnp.broadcast_to(exploration.durations(self.state), len(self.scores)).astype(self.scores.dtype)
 
     def at(self, indices: Array) -> "Walk":
         """Return the walk with every particle at the position of another, or its own; each keeps its direction."""

@@ -21,7 +21,8 @@ class Trajectory(eqx.Module):
     """Sums over the way of every particle, and some of its states."""
 
     frame: Frame  # the coordinates of the sums
-    count: Scalar
+    count: Scalar  # of the steps
+    time: Array  # that every particle took for them: what it saw counts as long as it stayed
     points: Array
     squares: Array
     pulls: Array
@@ -29,7 +30,8 @@ class Trajectory(eqx.Module):
     states: Array  # of some steps, in the particles' own coordinates; the last row is a scrap
     state_pulls: Array  # there, in the coordinates of the frame
     log_densities: Array  # there
-    times: Array  # which steps these are
+    durations: Array  # how long the particles stayed there
+    steps: Array  # which steps these are
 
     @classmethod
     def empty(cls, particles: Particles, frame: Frame, num_steps: int) -> "Trajectory":
@@ -38,11 +40,19 @@ class Trajectory(eqx.Module):
         num_states = min(max(-(-_STATES // num_particles), 4), max(num_steps, 1))
         zeros = jnp.zeros_like(particles)
         states = jnp.zeros((num_states + 1, num_particles, dim), particles.dtype)
-        times = jnp.zeros(num_states + 1, jnp.int32)
-        return cls(frame, jnp.zeros((), jnp.int32), zeros, zeros, zeros, zeros, states, states, states[..., 0], times)
+        values, steps = states[..., 0], jnp.zeros(num_states + 1, jnp.int32)
+        count, time = jnp.zeros((), jnp.int32), zeros[:, 0]
+        return cls(frame, count, time, zeros, zeros, zeros, zeros, states, states, values, values, steps)
 
     def add(
-        self, particles: Particles, log_densities: Array, pulls: Array, frame: Frame, *, remembering: Array
+        self,
+        particles: Particles,
+        log_densities: Array,
+        pulls: Array,
+        durations: Array,
+        frame: Frame,
+        *,
+        remembering: Array,
     ) -> "Trajectory":
         """Return the memory with one more state.
 
@@ -50,17 +60,19 @@ class Trajectory(eqx.Module):
             particles: the state.
             log_densities: there, up to a constant.
             pulls: the scores there, times the covariance that the walk assumes, in the coordinates of the frame.
+            durations: how long every particle stays there, up to a factor.
             frame: the coordinates to remember it in, the same for all states.
             remembering: whether to; states outside are not added.
         """
         u, slot = frame.points(particles), jnp.where(remembering, self._slot(), len(self.states) - 1)
 
         def plus(total, new):
-            return total + jnp.where(remembering, new, 0.0)
+            return total + jnp.where(remembering, durations[:, None] * new, 0.0)
 
         return Trajectory(
             frame=jax.tree.map(lambda old, new: jnp.where(remembering, new, old), self.frame, frame),
             count=self.count + remembering.astype(self.count.dtype),
+            time=self.time + jnp.where(remembering, durations, 0.0),
             points=plus(self.points, u),
             squares=plus(self.squares, u**2),
             pulls=plus(self.pulls, pulls),
@@ -68,24 +80,25 @@ class Trajectory(eqx.Module):
             states=self.states.at[slot].set(particles),
             state_pulls=self.state_pulls.at[slot].set(pulls),
             log_densities=self.log_densities.at[slot].set(log_densities),
-            times=self.times.at[slot].set(self.count),
+            durations=self.durations.at[slot].set(durations),
+            steps=self.steps.at[slot].set(self.count),
         )
 
     def forgotten(self) -> "Trajectory":
         """Return a memory of nothing."""
-        sums = (self.count, self.points, self.squares, self.pulls, self.products)
-        return eqx.tree_at(
-            lambda memory: (memory.count, memory.points, memory.squares, memory.pulls, memory.products),
-            self,
-            tuple(jnp.zeros_like(total) for total in sums),
-        )
+
+        def sums(memory):
+            return memory.count, memory.time, memory.points, memory.squares, memory.pulls, memory.products
+
+        return eqx.tree_at(sums, self, tuple(map(jnp.zeros_like, sums(self))))
 
     def mixed(self) -> Array:
         """Return whether the chains have seen about the same: R-hat below 1.2 in every coordinate."""
-        count = jnp.maximum(self.count, 1).astype(self.points.dtype)
-        means, squares = self.points / count, self.squares / count
-        within = jnp.mean(squares - means**2, axis=0)
-        return jnp.all(jnp.var(means, axis=0) < (_MIXED**2 - 1) * within)
+        time = jnp.maximum(self.time, jnp.finfo(self.time.dtype).tiny)[:, None]
+        shares, means = time / jnp.sum(time), self.points / time
+        within = jnp.sum(shares * (self.squares / time - means**2), axis=0)
+        between = jnp.sum(shares * (means - jnp.sum(shares * means, axis=0)) ** 2, axis=0)
+        return jnp.all(between < (_MIXED**2 - 1) * within)
 
     def _slot(self) -> Array:
         """Return where the next state goes, so that at any time all steps so far are equally likely to be kept.
@@ -100,14 +113,16 @@ class Trajectory(eqx.Module):
 
     def recalled(self) -> Recollection:
         """Return what there is to work with on the host, in double precision and in the order of time."""
-        in_time = np.argsort(np.asarray(self.times)[: min(int(self.count), len(self.states) - 1)])
-        count = max(float(self.count), 1.0)
+        in_time = np.argsort(np.asarray(self.steps)[: min(int(self.count), len(self.states) - 1)])
+        time = np.maximum(np.asarray(self.time, float), np.finfo(np.float32).tiny)
         sums = self.points, self.squares, self.pulls, self.products
         return Recollection.of(
             int(self.count),
             jax.tree.map(lambda leaf: np.asarray(leaf, float), self.frame),
-            *(np.asarray(total, float) / count for total in sums),
+            time,
+            *(np.asarray(total, float) / time[:, None] for total in sums),
             states=np.asarray(self.states)[in_time],
             state_pulls=np.asarray(self.state_pulls, float)[in_time],
             log_densities=np.asarray(self.log_densities, float)[in_time],
+            durations=np.asarray(self.durations, float)[in_time],
         )

@@ -143,7 +143,8 @@ class SVGD(Method):
             return moved, rule, arrived & ~target.is_tempered, walk
 
         particles, step_rule, arrived, walk = jax.lax.cond(phase.exploring, explore, arrive)
-        return SVGDState(particles, step_rule, journey.after(particles, log_densities, walk, arrived, phase))
+        journey = journey.after(self.exploration, particles, log_densities, walk, arrived, phase)
+        return SVGDState(particles, step_rule, journey)
 
     def _flowed(self, x, scores, step_rule, *, time, key, arriving=False, noise=None):
         """Return the particles after a step of the Stein flow, the step rule's state, and whether they had arrived."""

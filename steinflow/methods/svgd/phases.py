@@ -35,10 +35,23 @@ class Journey(eqx.Module):
         return cls(walk, Trajectory.empty(particles, walk.memory_frame, num_steps), no, no)
 
     def after(
-        self, particles: Particles, log_densities: Array, walk: Walk, arrived: Array, phase: "Phase"
+        self,
+        exploration: Exploration,
+        particles: Particles,
+        log_densities: Array,
+        walk: Walk,
+        arrived: Array,
+        phase: "Phase",
     ) -> "Journey":
         """Return the journey after a step to these particles."""
-        memory = self.memory.add(particles, log_densities, walk.pulls(), walk.memory_frame, remembering=phase.listening)
+        memory = self.memory.add(
+            particles,
+            log_densities,
+            walk.pulls(),
+            walk.durations(exploration),
+            walk.memory_frame,
+            remembering=phase.listening,
+        )
         warm = self.warm | (phase.asking & (memory.mixed() | phase.asking_last))
         forgotten = jax.tree.map(lambda new, old: jnp.where(phase.asking, new, old), memory.forgotten(), memory)
         return Journey(walk, forgotten, arrived, warm)

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from steinflow.methods.svgd.modes import Modes
+from steinflow.stein.geometry import even_sample
 
 _FEWEST = 50  # steps before the chains can say whether they agree
 _ONE_MODE = 1.2  # R-hat up to which nobody looks for modes
@@ -58,11 +59,13 @@ class Recollection:
     Attributes:
         count: the number of steps.
         frame: the coordinates; NumPy's arrays go through it as JAX's do.
+        shares: of every chain in the time of all; together 1.
         points: the average of u, one row per chain.
         squares: that of u^2.
         pulls: that of g.
         products: that of u g.
-        states: some of the states, in the particles' own coordinates and in the order of time, shape (m, n, d).
+        states: some of the states, in the particles' own coordinates and in the order of time, shape (m, n, d). They
+            count equally: those where a particle stayed long come several times.
         state_pulls: the pulls there, in the coordinates of the frame.
         log_densities: there.
         lost: how many chains do not count.
@@ -70,6 +73,7 @@ class Recollection:
 
     count: int
     frame: Any
+    shares: np.ndarray
     points: np.ndarray
     squares: np.ndarray
     pulls: np.ndarray
@@ -80,13 +84,18 @@ class Recollection:
     lost: int = 0
 
     @classmethod
-    def of(cls, count, frame, points, squares, pulls, products, states, state_pulls, log_densities) -> "Recollection":
-        """Return it without the chains that are lost."""
-        home = ~lost_chains(np.mean(log_densities, axis=0), squares - points**2)
-        points, squares, pulls, products = (each[home] for each in (points, squares, pulls, products))
-        states, state_pulls, log_densities = (each[:, home] for each in (states, state_pulls, log_densities))
+    def of(
+        cls, count, frame, time, points, squares, pulls, products, states, state_pulls, log_densities, durations
+    ) -> "Recollection":
+        """Return it without the chains that are lost, given the time of each, and how long it stayed at each state."""
+        stayed = durations / np.sum(durations, axis=0)
+        home = ~lost_chains(np.sum(stayed * log_densities, axis=0), squares - points**2)
+        shares = np.where(home, time, 0.0) / np.sum(time[home])
+        chosen = even_sample(stayed.size, stayed.size, (stayed * shares).T.ravel())
+        states, state_pulls, log_densities = (_taken(each, chosen) for each in (states, state_pulls, log_densities))
+        shares, points, squares, pulls, products = (each[home] for each in (shares, points, squares, pulls, products))
         lost = int(np.sum(~home))
-        return cls(count, frame, points, squares, pulls, products, states, state_pulls, log_densities, lost)
+        return cls(count, frame, shares, points, squares, pulls, products, states, state_pulls, log_densities, lost)
 
     @property
     def enough(self) -> bool:
@@ -107,9 +116,9 @@ class Recollection:
     def moments(self, *, controlled: bool = True) -> Moments:
         """Return the moments of all states in the coordinates of the frame, with or without control variates."""
         points, average = self.points, _controlled if controlled else _plain
-        mean, mean_error = average(points, self.pulls)
+        mean, mean_error = average(self.shares, points, self.pulls)
         about = self.squares - 2 * points * mean + mean**2
-        variance, variance_error = average(about, self.products - mean * self.pulls + 1)
+        variance, variance_error = average(self.shares, about, self.products - mean * self.pulls + 1)
         variance = np.maximum(variance, np.finfo(np.float32).tiny)
         sd = np.sqrt(variance)
         return Moments(mean, sd, mean_error / sd, 0.5 * variance_error / variance)
@@ -134,16 +143,17 @@ class Recollection:
 
     def pull(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the average pull in every coordinate, zero under the target, and its standard error."""
-        return _plain(self.pulls)
+        return _plain(self.shares, self.pulls)
 
     def dispersion(self) -> tuple[np.ndarray, np.ndarray]:
         """Return -E[(u - mean) g] in every coordinate, one under the target, and its standard error."""
-        return _plain(np.mean(self.points, axis=0) * self.pulls - self.products)
+        return _plain(self.shares, self.shares @ self.points * self.pulls - self.products)
 
     def mixing(self) -> float:
         """Return the worst R-hat of any coordinate: 1 where every chain has seen what all have seen."""
-        within = np.mean(self.squares - self.points**2, axis=0)
-        return float(np.sqrt(1 + np.max(np.var(self.points, axis=0) / np.maximum(within, 1e-30))))
+        within = self.shares @ (self.squares - self.points**2)
+        between = self.shares @ (self.points - self.shares @ self.points) ** 2
+        return float(np.sqrt(1 + np.max(between / np.maximum(within, 1e-30))))
 
     def labels_switch(self) -> bool:
         """Say whether the modes look like one with its labels switched."""
@@ -183,15 +193,28 @@ def lost_chains(log_densities: np.ndarray, variances: np.ndarray) -> np.ndarray:
     return below > max(_NO_MASS, _SCATTER * scatter)  # nobody, where log p is unknown
 
 
-def _plain(values, control=None):
-    """Return the mean of what all chains say, and its standard error."""
-    return np.mean(values, axis=0), np.std(values, axis=0) / len(values) ** 0.5
+def _taken(states, chosen):
+    """Return as many of the states (m, n, ...), given their numbers, which count chain after chain."""
+    by_chain = np.swapaxes(states, 0, 1)
+    return np.swapaxes(by_chain.reshape(-1, *states.shape[2:])[chosen].reshape(by_chain.shape), 0, 1)
 
 
-def _controlled(values, control):
-    """The same less what `control`, whose expectation is zero, explains; trusted as far as it explains anything."""
-    v, c = values - np.mean(values, axis=0), control - np.mean(control, axis=0)
-    squares = np.maximum(np.sum(c**2, axis=0), 1e-30)
-    slope = np.sum(v * c, axis=0) / squares
-    explained = slope**2 * squares / np.maximum(np.sum(v**2, axis=0), 1e-30)
-    return _plain(values - explained * slope * control)
+def _plain(shares, values, control=None):
+    """Return the mean of what all chains say, and its standard error: that of a ratio of two sums over the chains."""
+    mean = shares @ values
+    return mean, np.sqrt(shares**2 @ (values - mean) ** 2)
+
+
+def _controlled(shares, values, control):
+    """The same less what `control`, whose expectation is zero under the target, explains, as far as it is trusted.
+
+    That is as far as it explains anything (R²). And where its own mean is further from zero than chance puts it, it
+    tells of the length of the steps rather than of chance; on a Gaussian, where R² is 1, it cannot.
+    """
+    mean, control_mean = shares @ values, shares @ control
+    v, c = values - mean, control - control_mean
+    variance = np.maximum(shares**2 @ c**2, 1e-30)
+    slope = shares**2 @ (v * c) / variance
+    explained = slope**2 * variance / np.maximum(shares**2 @ v**2, 1e-30)
+    bias = (1 - explained) * np.maximum(control_mean**2 - variance, 0.0)
+    return _plain(shares, values - explained * variance / (variance + bias) * slope * control)

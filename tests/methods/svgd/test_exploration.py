@@ -55,7 +55,8 @@ def test_moves_keep_a_gaussian(dim):
     np.testing.assert_allclose(np.mean(points, axis=0), 0.0, atol=0.06)
     np.testing.assert_allclose(np.std(points, axis=0), 1.0, rtol=0.05)
     assert np.mean(np.sum(points * start, axis=1)) < 0.3 * dim  # and forget where they were
-    assert 0.2 < walk.state.step_size < 3
+    assert 0.2 < walk.state.shared_size < 3
+    np.testing.assert_array_equal(walk.state.own_sizes, 1.0)  # a Gaussian is as curved everywhere
 
 
 def test_no_score_throws_a_particle_far():
@@ -64,7 +65,7 @@ def test_no_score_throws_a_particle_far():
     _, walk = walked(lambda x: -1e12 * x, start, 1)
     moves = walk.ahead(Microcanonical(), start, key=jax.random.key(2)) - start
     lengths = np.linalg.norm(moves @ walk.frame.inverse.T, axis=1)
-    np.testing.assert_allclose(lengths, walk.state.step_size, rtol=1e-3)
+    np.testing.assert_allclose(lengths, walk.state.sizes[:, 0], rtol=1e-3)
 
 
 def test_who_cannot_go_on_turns_round():
@@ -79,6 +80,47 @@ def test_who_cannot_go_on_turns_round():
     assert np.all(np.isfinite(walk.scores))
     # A normal cut off at 2 has an sd of 0.88.
     np.testing.assert_allclose(np.std(points), 0.88, rtol=0.08)
+
+
+def test_steps_are_shorter_where_the_target_is_much_more_curved():
+    """Half of the particles are in a narrow part, a hundred times more curved: its width wants a tenth of the step."""
+    narrow = jnp.arange(200)[:, None] < 100
+    start = jnp.where(narrow, 0.1, 1.0) * jax.random.normal(jax.random.key(0), (200, 4))
+    _, walk = walked(lambda x: -x * jnp.where(narrow, 100.0, 1.0).astype(x.dtype), start, 50)
+    sizes = np.asarray(walk.state.sizes)[:, 0]
+    # Typical is a curvature of 10: steps are shorter by sqrt(4 * 10 / 100) in the one part, and no longer in the other.
+    np.testing.assert_allclose(sizes[:100].mean() / sizes[100:], 0.4**0.5, rtol=0.03)
+    np.testing.assert_array_equal(walk.durations(Microcanonical()), sizes)
+
+
+def test_what_a_particle_sees_counts_as_long_as_it_stays():
+    """A density with a narrow peak, 30 times as curved as its surroundings, from which steps are shorter: by time."""
+
+    def log_density(x):
+        return jnp.logaddexp(-0.5 * jnp.sum(x**2), jnp.log(0.5) + 3 * jnp.log(6.0) - 18 * jnp.sum(x**2))
+
+    def inside(x):
+        return (jnp.sum(x**2, axis=1) < 0.25).astype(x.dtype)
+
+    exploration, score = Microcanonical(), jax.jit(jax.vmap(jax.grad(log_density)))
+    points = jax.random.normal(jax.random.key(0), (2000, 3))
+    points = jnp.where(jnp.arange(2000)[:, None] % 3 == 0, points / 6, points)  # its mass is a third
+    walk = Walk.start(exploration, points, Cloud(), key=jax.random.key(1))
+
+    def step(carry, k):
+        x, walk = carry
+        keys = jax.random.split(jax.random.fold_in(jax.random.key(2), k))
+        ahead = jnp.where(k == 0, x, walk.ahead(exploration, x, key=keys[0]))
+        warming = k == 0
+        x, walk = walk.step(exploration, x, ahead, score(ahead), Cloud(), warming=warming, keys=(keys[0], keys[1]))
+        time = walk.durations(exploration)
+        return (x, walk), (jnp.mean(inside(x)), jnp.sum(time * inside(x)) / jnp.sum(time))
+
+    _, (shares, by_time) = jax.jit(lambda: jax.lax.scan(step, (points, walk), jnp.arange(400)))()
+    draws = jax.random.normal(jax.random.key(3), (100_000, 3))
+    truth = 2 / 3 * np.mean(inside(draws)) + 1 / 3 * np.mean(inside(draws / 6))
+    assert abs(np.mean(by_time[200:]) / truth - 1) < 0.04
+    assert np.mean(shares[200:]) > 1.1 * truth  # steps alone see it more often than it is there
 
 
 def test_the_warm_up_finds_the_spread():

@@ -52,8 +52,8 @@ def test_the_warm_up_ends_when_the_chains_agree_or_with_the_last_question(journe
     frame = METRIC.frame(PARTICLES)
     for key in jax.random.split(jax.random.key(1), 40):
         x = centers + jax.random.normal(key, (20, 2))
-        heard = heard.add(x, jnp.zeros(20), jnp.zeros((20, 2)), frame, remembering=jnp.asarray(True))
+        heard = heard.add(x, jnp.zeros(20), jnp.zeros((20, 2)), jnp.ones(20), frame, remembering=jnp.asarray(True))
     before, phase = at(dataclasses.replace(journey, memory=heard), explored=explored)
-    after = before.after(PARTICLES, jnp.zeros(20), before.walk, jnp.asarray(True), phase)
+    after = before.after(EXPLORATION, PARTICLES, jnp.zeros(20), before.walk, jnp.asarray(True), phase)
     assert bool(after.warm) == warm
     assert int(after.memory.count) == 0  # what was heard in the warm-up is not remembered

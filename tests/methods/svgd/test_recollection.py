@@ -31,6 +31,21 @@ def test_control_variates_are_exact_on_gaussians(gaussian):
     assert np.all(rough.moments().mean_error < rough.moments(controlled=False).mean_error)
 
 
+def test_a_control_that_is_off_by_more_than_chance_is_not_trusted(gaussian):
+    """Scores of a target a tenth narrower in one coordinate, as long steps leave it: the spread stays what it is."""
+    states, scores, mean, covariance = gaussian
+    frame = frame_around(mean, covariance)
+    rng = np.random.default_rng(2)
+    pulls = np.asarray(frame.scores(scores)) + np.array([1.5, 0, 0]) * rng.standard_normal(scores.shape)
+    points = np.asarray(frame.points(states))
+    pulls[..., 0] -= 0.3 * points[..., 0]
+    found = remembered(states, jnp.asarray(pulls @ frame.inverse, jnp.float32), frame).recalled()
+    plain, controlled = found.moments(controlled=False), found.moments()
+    assert found.dispersion()[0][0] - 1 > 3 * found.dispersion()[1][0]
+    assert abs(controlled.sd[0] / plain.sd[0] - 1) < 0.01
+    np.testing.assert_allclose(controlled.sd[1:], 1.0, rtol=1e-3)  # those that are not off are exact, as ever
+
+
 def test_correlations_are_exact_on_gaussians(gaussian):
     """In the true coordinates nothing is correlated, whatever 2,000 states say; without scores these are believed."""
     states, scores, mean, covariance = gaussian
@@ -104,7 +119,8 @@ def test_lost_chains_do_not_count(gaussian):
     low = jnp.where(jnp.arange(NUM) < 3, -50.0, 0.0)
     found = remembered(far, scores, frame, log_densities=low).recalled()
     assert found.lost == 3
-    assert found.states.shape == (len(states), NUM - 3, DIM)
+    assert found.states.shape == states.shape  # as many, so that every particle represents as many of them
+    assert np.all(found.states.mean(axis=(0, 1)) < mean + 1)
     np.testing.assert_allclose(found.points, right.points[3:], rtol=1e-6)
     assert found.findings["lost"] == pytest.approx(3 / NUM)
     assert found.mixing() < 1.05

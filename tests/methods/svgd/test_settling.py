@@ -77,7 +77,8 @@ def recalled(states, frame):
     """What is remembered of independent states, whose scores say nothing."""
     memory = Trajectory.empty(states[0], frame, len(states))
     for x in states:
-        memory = memory.add(x, jnp.zeros(len(x)), jnp.zeros_like(x), frame, remembering=jnp.asarray(True))
+        once = jnp.ones(len(x))
+        memory = memory.add(x, 0 * once, jnp.zeros_like(x), once, frame, remembering=jnp.asarray(True))
     return memory.recalled()
 
 
