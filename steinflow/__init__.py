@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from steinflow.methods.pbp import PBP
     from steinflow.methods.pmd import PMD
     from steinflow.methods.sgld import SGLD, ParallelSGLD
+    from steinflow.models.formulas import formula
     from steinflow.models.networks import from_network
     from steinflow.results import plots
     from steinflow.targets.numpyro import from_numpyro
@@ -63,6 +64,7 @@ _LATER = {
     "SteinPoissonRegressor": "steinflow.estimators",
     "SteinRegressor": "steinflow.estimators",
     "constraints": "numpyro.distributions.constraints",
+    "formula": "steinflow.models.formulas",
     "from_network": "steinflow.models.networks",
     "from_numpyro": "steinflow.targets.numpyro",
     "from_pymc": "steinflow.targets.pymc",
@@ -108,6 +110,7 @@ __all__ = [
     "dispersion",
     "fit",
     "flatten",
+    "formula",
     "from_network",
     "from_numpyro",
     "from_pymc",

@@ -5,7 +5,7 @@ import sys
 import textwrap
 
 # pandas is an extra of ours too, but xarray brings it.
-OPTIONAL = "arviz blackjax bridgestan flax funsor matplotlib orbax polars pymc pytensor sklearn".split()  # noqa: SIM905
+OPTIONAL = "arviz blackjax bridgestan flax formulae funsor matplotlib orbax polars pymc pytensor sklearn".split()  # noqa: SIM905
 
 BLOCKER = """
 import importlib.abc, importlib.metadata, sys
@@ -53,6 +53,7 @@ def test_the_core_works_and_errors_name_the_extra():
             ("stan", lambda: sf.from_stan("model.so")),
             ("funsor", lambda: sf.from_numpyro(discrete)),
             ("polars", lambda: result.to_dataframe(library="polars")),
+            ("formula", lambda: sf.formula("y ~ x", {"x": [0.0, 1.0], "y": [1.0, 2.0]})),
             ("sklearn", lambda: sf.SteinClassifier()),
             ("sklearn", lambda: sf.SteinRegressor()),
             ("plot", lambda: sf.plots.marginals(result)),

@@ -10,11 +10,14 @@ import typer
 from rich.text import Text
 
 from steinflow.cli import console, options
+from steinflow.cli.formulas import check_choice, problem_name, problem_of
 from steinflow.results.outcome import Outcome
 from steinflow.results.summary import number
 from steinflow.tables.advice import advice
 from steinflow.tables.features import Missing
 from steinflow.tables.fitting import MethodName, Prepared, prepare, run_fit
+from steinflow.tables.formula_problems import FormulaFit
+from steinflow.tables.formulas import fit_formula
 from steinflow.tables.responses import ModelName
 from steinflow.tables.runs import Run, check_free, check_writable, checksum, free_folder
 from steinflow.tables.tables import counted, shown
@@ -28,8 +31,14 @@ def fit(
     data: options.Data,
     *,
     target: Annotated[
-        str, typer.Option("--target", "-t", metavar="COLUMN", help="The column to predict.", show_default=False)
-    ],
+        str | None,
+        typer.Option("--target", "-t", metavar="COLUMN", help="The column to predict.", show_default=False),
+    ] = None,
+    formula: options.Formulas = None,
+    family: options.Family = "gaussian",
+    link: options.Link = None,
+    prior: options.Priors = None,
+    weights: options.Weights = None,
     model: Annotated[
         ModelName | None,
         typer.Option("--model", "-m", help="Chosen from the target if not given, with a reason.", show_default=False),
@@ -123,47 +132,58 @@ def fit(
       steinflow fit houses.csv --target price
       steinflow fit patients.csv --target ill --drop name --missing mean
       steinflow fit visits.parquet -t count --model poisson --method nuts --output runs/visits
+      steinflow fit scores.csv --formula "score ~ age + (1 | school)" --prior "age=Normal(0, 5)"
     """
     layers = _layers(hidden, model)
+    problem = problem_of(formula, family, link, prior, weights)
+    check_choice(target, problem, model=model, drop=drop, missing=missing)
     if overwrite and output is None:
         raise typer.BadParameter(
             "it replaces the run in the folder that --output names; add --output FOLDER.", param_hint="--overwrite"
         )
-    folder = output or free_folder(f"{data.name.split('.')[0]}-{target}")
+    name = target or problem_name(problem)
+    folder = output or free_folder(f"{data.name.split('.')[0]}-{name}")
     check_free(folder, overwrite=overwrite)  # before the work, not after it
     check_writable(folder)
     frame = options.read(data, encoding, separator, decimal, missing_marker)
     console.remark(
         f"{shown(data.name)}: {counted(len(frame), 'row')}, {counted(frame.shape[1], 'column')}.", quiet=quiet
     )
-    prepared = prepare(
-        frame,
-        target,
-        where=data.name,
-        model=model,
-        hidden=layers,
-        missing=missing,
-        drop=drop or [],
-        test_fraction=test_fraction,
-        seed=seed,
-    )
-    _say_what_comes(prepared, quiet=quiet)
-    run = run_fit(
-        prepared,
-        method=method,
-        num_particles=particles,
-        num_steps=steps,
-        batch_size=batch_size,
-        seed=seed,
-        progress=console.show_progress(quiet=quiet),
-        data={
-            "file": data.name,
-            "sha256": checksum(data),
-            "split": f"{test_fraction:g} held out with seed {seed}",
-            "target": target,
-        },
-        command=shlex.join(["steinflow", *sys.argv[1:]]),
-    )
+    about = {
+        "file": data.name,
+        "sha256": checksum(data),
+        "split": f"{test_fraction:g} held out with seed {seed}",
+        "target": name,
+    }
+    settings: Any = {
+        "method": method,
+        "num_particles": particles,
+        "num_steps": steps,
+        "batch_size": batch_size,
+        "seed": seed,
+        "progress": console.show_progress(quiet=quiet),
+        "data": about,
+        "command": shlex.join(["steinflow", *sys.argv[1:]]),
+    }
+    if problem is None:
+        prepared = prepare(
+            frame,
+            name,
+            where=data.name,
+            model=model,
+            hidden=layers,
+            missing=missing,
+            drop=drop or [],
+            test_fraction=test_fraction,
+            seed=seed,
+        )
+        _say_what_comes(prepared, quiet=quiet)
+        run, said = run_fit(prepared, **settings), len(prepared.notes)
+    else:
+        console.remark(f"{problem.title[:1].upper()}{problem.title[1:]}.", quiet=quiet)
+        run, said = fit_formula(frame, problem, test_fraction=test_fraction, **settings), 0
+    for note in run.notes[said:]:
+        console.remark(note, quiet=quiet)
     run.save(folder, overwrite=overwrite)
     if as_json:
         console.print_json(summary_of(run, folder))
@@ -185,12 +205,14 @@ def _print_run(run: Run, folder: Path) -> None:
     console.out.print()
     console.print_verdict(run)
     info, command = run.result.info, f"steinflow {{}} {shlex.quote(str(folder))}"
-    lines = (
+    lines = [
         f"\n{len(run.result):,} particles, {info['num_steps']:,} steps of {run.settings['method']} in "
         f"{info['seconds']:.1f} s. The run is in {folder}\n",
         Text.assemble("See it:      ", (command.format("report"), "bold")),
         Text.assemble("Predict:     ", (command.format("predict") + " NEW.csv", "bold")),
-    )
+    ]
+    if isinstance(run.estimator, FormulaFit):  # which has no report
+        del lines[1]
     for line in lines:
         console.out.print(Text(line) if isinstance(line, str) else line, soft_wrap=True)
 
@@ -216,20 +238,34 @@ def summary_of(run: Run, folder: Path) -> dict[str, Any]:
         "settings": run.settings,
         "data": run.data,
         "held_out": run.evaluation,
-        "parameters": {
-            name: {"mean": float(mean), "sd": float(sd)}
-            for name, mean, sd in zip(parameters.names, parameters.mean, parameters.sd, strict=True)
-        },
+        "parameters": _moments(parameters),
+        **({"group_effects": _moments(run.estimator.effects())} if isinstance(run.estimator, FormulaFit) else {}),
         "notes": run.notes,
     }
 
 
+def _moments(parameters):
+    columns = zip(parameters.names, parameters.mean, parameters.sd, strict=True)
+    return {name: {"mean": float(mean), "sd": float(sd)} for name, mean, sd in columns}
+
+
 def _parameters(run):
+    if isinstance(run.estimator, FormulaFit):
+        return _with_priors(run.estimator)
     parameters = run.parameters().clearest_first()
     rows = _rows(parameters.coefficients(_SHOWN_PARAMETERS)) + _rows(parameters.others())
     more = parameters.num_coefficients - _SHOWN_PARAMETERS
     title = "Posterior, the clearest first" + (f" ({more} more in the report)" if more > 0 else "")
     return console.table(title, ["per sd of a feature", "mean", "sd", "5%", "95%"], rows)
+
+
+def _with_priors(fitted):
+    """Return the parameters of a formula in the units of the table, each beside its prior."""
+    parameters, texts = fitted.parameters(), fitted.prior_texts()
+    rows = [[name, *cells, texts[name]] for name, *cells in _rows(parameters)]
+    more = len(fitted.effects().names)
+    title = "Posterior, in the units of the table" + (f" ({more} effects of groups are in --json)" if more else "")
+    return console.table(title, ["", "mean", "sd", "5%", "95%", "prior"], rows)
 
 
 def _rows(parameters):

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from steinflow.models.formulas import FAMILIES
 from steinflow.tables.tables import Frame, read_table
 
 _PANEL = "Reading the file"
@@ -43,3 +44,39 @@ def read(data: Path, encoding: str, separator: str | None, decimal: str, markers
     encoding = "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
     separator = "\t" if separator in ("\\t", "tab") else separator
     return read_table(data, encoding=encoding, separator=separator, decimal=decimal, missing_markers=markers or ())
+
+
+Formulas = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--formula",
+        "-f",
+        metavar="FORMULA",
+        help="What to predict from what, such as 'y ~ x + (1 | g)', in place of --target; repeated, a formula for "
+        "another parameter of the family, such as 'sigma ~ x'.",
+        show_default=False,
+        rich_help_panel="Formula",
+    ),
+]
+Family = Annotated[
+    str,
+    typer.Option(help=f"Of the response: {', '.join(FAMILIES)}.", rich_help_panel="Formula"),
+]
+Link = Annotated[
+    str | None,
+    typer.Option(help="Of the mean; the usual one if not given.", show_default=False, rich_help_panel="Formula"),
+]
+Priors = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--prior",
+        metavar="NAME=PRIOR",
+        help="Of a parameter, such as 'Intercept=Normal(0, 5)'; may be repeated.",
+        show_default=False,
+        rich_help_panel="Formula",
+    ),
+]
+Weights = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="How often a row counts.", show_default=False, rich_help_panel="Formula"),
+]

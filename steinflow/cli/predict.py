@@ -1,5 +1,6 @@
 """`steinflow predict`: what a saved posterior says about new rows."""
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -8,9 +9,12 @@ import typer
 from rich.text import Text
 
 from steinflow.cli import console, options
+from steinflow.models.formulas.response import response_columns
 from steinflow.results.files import write_whole
 from steinflow.results.summary import number
 from steinflow.tables.features import Missing, describe_missing
+from steinflow.tables.formula_problems import FormulaFit
+from steinflow.tables.formulas import evaluate_formula, prediction_table
 from steinflow.tables.predictions import evaluate, prediction_frame
 from steinflow.tables.runs import load_run
 from steinflow.tables.tables import TableError, shown
@@ -52,19 +56,10 @@ def predict_rows(
     """
     saved = load_run(run)
     frame = options.read(data, encoding, separator, decimal, missing_marker)
-    X, notes = saved.problem.features.matrix(frame, data.name)
-    known = np.isfinite(X).all(axis=1)
-    if not known.all() and missing == "error":
-        columns = frame[[column.name for column in saved.problem.features.columns]]
-        raise TableError(
-            f"In {shown(data.name)}, {describe_missing(columns)}. Add --missing mean to use the mean of each column, "
-            "or --missing drop to leave these predictions empty."
-        )
-    filled = saved.problem.features.filled(X)
-    predictions = prediction_frame(saved.problem.response, saved.estimator, filled)
-    if missing == "drop":
-        predictions = predictions[known].reindex(predictions.index)
-    evaluation = _compared(saved, frame, filled, known if missing == "drop" else np.ones(len(frame), bool))
+    if isinstance(saved.estimator, FormulaFit):
+        predictions, evaluation, notes = _by_formula(saved.estimator, frame)
+    else:
+        predictions, evaluation, notes = _by_features(saved, frame, data.name, missing)
     path = write_whole(output or Path(f"{data.name.split('.')[0]}-predictions.csv"), predictions.to_csv(index=False))
     if as_json:
         console.print_json({"predictions": str(path), "num_rows": len(frame), "compared": evaluation, "notes": notes})
@@ -73,10 +68,38 @@ def predict_rows(
         console.remark(note, quiet=quiet)
     first = _shown(predictions.iloc[:_SHOWN_ROWS])
     rows = [[str(k + 1), *map(_cell, row)] for k, row in enumerate(first.itertuples(index=False))]
-    title = f"{shown(saved.problem.response.name)}, the first rows"
+    title = f"{shown(saved.data['target'])}, the first rows"
     console.out.print(console.table(title, ["row", *first.columns], rows))
     console.print_metrics("On {} rows with known answers", evaluation)
     console.out.print(Text(f"\n{len(frame):,} predictions are in {path}"), soft_wrap=True)
+
+
+def _by_features(saved, frame, where, missing):
+    """Return predictions, how good they are, and notes."""
+    X, notes = saved.problem.features.matrix(frame, where)
+    known = np.isfinite(X).all(axis=1)
+    if not known.all() and missing == "error":
+        columns = frame[[column.name for column in saved.problem.features.columns]]
+        raise TableError(
+            f"In {shown(where)}, {describe_missing(columns)}. Add --missing mean to use the mean of each column, "
+            "or --missing drop to leave these predictions empty."
+        )
+    filled = saved.problem.features.filled(X)
+    predictions = prediction_frame(saved.problem.response, saved.estimator, filled)
+    if missing == "drop":
+        predictions = predictions[known].reindex(predictions.index)
+    evaluation = _compared(saved, frame, filled, known if missing == "drop" else np.ones(len(frame), bool))
+    return predictions, evaluation, notes
+
+
+def _by_formula(fitted, frame):
+    """The same for a formula; rows with known answers are compared where the table has all of the response."""
+    with warnings.catch_warnings(record=True, action="always", category=UserWarning) as said:
+        predictions = prediction_table(fitted, frame)
+    needed = response_columns(fitted.target.about.response_term)
+    known = needed <= set(frame.columns) and not frame[sorted(needed)].isna().any(axis=None)
+    evaluation = evaluate_formula(fitted, frame) if known else None
+    return predictions, evaluation, list(dict.fromkeys(str(warning.message) for warning in said))
 
 
 def _compared(saved, frame, X, usable):

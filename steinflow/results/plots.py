@@ -1,18 +1,19 @@
-"""Plots of a result: marginals, pairs, the diagnostics over the steps, and particles in motion.
+"""Plots of a result: marginals, pairs, the diagnostics over the steps, particles in motion, and what a model says.
 
 Every function takes a `Result` and returns a matplotlib figure, to be shown, changed or saved:
 
     sf.plots.marginals(result).savefig("marginals.png")
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
+from steinflow.results.figures import BLUE, GREY, INK, ORANGE, style
+from steinflow.results.model_plots import conditional_effects, group_effects, predictive_check
 from steinflow.results.result import Result
 from steinflow.results.summary import columns_of, weighted_quantiles
 
@@ -20,29 +21,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_INK, _BLUE, _ORANGE, _GREY = "#26323f", "#2a6fbb", "#e0702b", "#8a949e"
-_STYLE: Any = {
-    "figure.dpi": 110,
-    "savefig.dpi": 160,
-    "figure.facecolor": "white",
-    "axes.facecolor": "white",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": _GREY,
-    "axes.labelcolor": _INK,
-    "axes.labelsize": 9,
-    "axes.titlesize": 9,
-    "axes.titlecolor": _INK,
-    "axes.grid": False,
-    "text.color": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-    "lines.linewidth": 1.5,
-}
+__all__ = [
+    "animate",
+    "conditional_effects",
+    "group_effects",
+    "marginals",
+    "motion",
+    "pairs",
+    "predictive_check",
+    "style",
+    "trace",
+]
+
 _MAX_PATHS = 300  # more lines than this are a blot
 
 
@@ -54,7 +44,7 @@ def marginals(result: Result, *, parameters: Sequence[str] | None = None, max_pa
         parameters: names as in the summary, `"w[0]"`, or `"w"` for all of w; the first ones if not given.
         max_parameters: how many to show at most; the figure says how many there are.
     """
-    names, values, note = _choose(*columns_of(result.particles), parameters, max_parameters)
+    names, values, note = _choose(*columns_of(result.particles, result.labels), parameters, max_parameters)
     num_columns = min(4, len(names))
     num_rows = -(-len(names) // num_columns)
     with style() as plt:
@@ -76,7 +66,7 @@ def pairs(result: Result, *, parameters: Sequence[str] | None = None, max_parame
 
     Where particles have weights, their area shows it. The arguments are those of `marginals`.
     """
-    names, values, note = _choose(*columns_of(result.particles), parameters, max_parameters)
+    names, values, note = _choose(*columns_of(result.particles, result.labels), parameters, max_parameters)
     num = len(names)
     with style() as plt:
         side = max(4.0, 1.5 * num + 0.8)
@@ -112,21 +102,21 @@ def trace(result: Result) -> "Figure":
     marker = "o" if len(steps) == 1 else None
     with style() as plt:
         figure, (above, below) = plt.subplots(2, 1, figsize=(6, 4.2), sharex=True, layout="constrained")
-        above.plot(steps, _visible(result.history["ksd"]), color=_BLUE, marker=marker)
+        above.plot(steps, _visible(result.history["ksd"]), color=BLUE, marker=marker)
         above.set(yscale="log", ylabel="KSD")
         above.yaxis.set_major_locator(plt.LogLocator(subs=(1, 2, 5)))
         above.yaxis.set_major_formatter("{x:g}")
         above.yaxis.set_minor_formatter(plt.NullFormatter())
-        below.axhspan(0.9, 1.1, color=_GREY, alpha=0.15, linewidth=0)
-        below.axhline(1, color=_GREY, linewidth=1, linestyle="--")
+        below.axhspan(0.9, 1.1, color=GREY, alpha=0.15, linewidth=0)
+        below.axhline(1, color=GREY, linewidth=1, linestyle="--")
         spread = _visible(result.history["dispersion"])
-        below.plot(steps, spread, color=_ORANGE, marker=marker)
+        below.plot(steps, spread, color=ORANGE, marker=marker)
         # Far from the target the dispersion takes any size; what matters is how it comes to 1.
         low, high = np.nanmin([0.0, *spread]), np.nanmax([1.2, *spread])
         below.set_ylim(max(low, -1.0), min(1.05 * high, 3.0))
         below.set(xlabel="step", ylabel="dispersion (1 is right)")
         for axis in (above, below):
-            axis.grid(axis="y", color=_GREY, alpha=0.2, linewidth=0.6)
+            axis.grid(axis="y", color=GREY, alpha=0.2, linewidth=0.6)
         figure.suptitle(f"{len(result)} particles: {result.outcome}", fontsize=11)
     return figure
 
@@ -212,17 +202,6 @@ def animate(
     return Path(path)
 
 
-@contextmanager
-def style() -> Iterator[Any]:
-    """Lend pyplot with the settings of these plots for the length of a `with` block."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("Plots need matplotlib: pip install 'steinflow[plot]'.") from error
-    with plt.rc_context(_STYLE):
-        yield plt
-
-
 def _smoothing(result) -> float:
     """How much of Scott's bandwidth to take: on the line, particles of SVGD lie far more evenly than draws."""
     return 0.5 if result.unconstrained.shape[1] == 1 else 0.8
@@ -261,7 +240,7 @@ def _paths(plt, result, steps, name, positions):
     num = positions.shape[1]
     shown = np.unique(np.linspace(0, num - 1, min(num, _MAX_PATHS)).round().astype(int))
     figure, (left, right) = plt.subplots(1, 2, figsize=(7, 3.4), sharey=True, width_ratios=(4, 1), layout="constrained")
-    left.plot(steps, positions[:, shown], color=_BLUE, alpha=0.3, linewidth=0.7)
+    left.plot(steps, positions[:, shown], color=BLUE, alpha=0.3, linewidth=0.7)
     left.set(xlabel="step", ylabel=name, xlim=(steps[0], max(steps[-1], steps[0] + 1)), ylim=_limits(positions))
     _draw_density(right, positions[-1], result.probabilities, smoothing=_smoothing(result), upright=True)
     right.set_xlabel("at the end")
@@ -281,25 +260,25 @@ def _draw_density(axis, values, weights, *, smoothing=0.8, upright=False):
     finite = np.isfinite(values)
     values, weights = values[finite], weights[finite] / max(weights[finite].sum(), 1e-300)
     if not len(values):
-        axis.text(0.5, 0.5, "not finite", transform=axis.transAxes, ha="center", color=_ORANGE)
+        axis.text(0.5, 0.5, "not finite", transform=axis.transAxes, ha="center", color=ORANGE)
         return
     mean = weights @ values
     if np.ptp(values) <= 1e-9 * max(abs(mean), 1e-30):  # nothing but rounding
-        mean_line(mean, color=_BLUE, linewidth=2)
-        axis.text(0.5, 0.5, " no spread", transform=axis.transAxes, color=_GREY, fontsize=8)
+        mean_line(mean, color=BLUE, linewidth=2)
+        axis.text(0.5, 0.5, " no spread", transform=axis.transAxes, color=GREY, fontsize=8)
         return
     grid = np.linspace(values.min(), values.max(), 256)
     density = _density(grid, values, weights, smoothing)
     low, high = weighted_quantiles(values, weights, (0.05, 0.95))
     middle = (grid >= low) & (grid <= high)
-    fill(grid, 0, density, color=_BLUE, alpha=0.2, linewidth=0)
-    fill(grid, 0, density, where=middle, color=_BLUE, alpha=0.35, linewidth=0)
-    axis.plot(*((density, grid) if upright else (grid, density)), color=_BLUE)
-    mean_line(mean, color=_ORANGE, linewidth=1.2)
+    fill(grid, 0, density, color=BLUE, alpha=0.2, linewidth=0)
+    fill(grid, 0, density, where=middle, color=BLUE, alpha=0.35, linewidth=0)
+    axis.plot(*((density, grid) if upright else (grid, density)), color=BLUE)
+    mean_line(mean, color=ORANGE, linewidth=1.2)
     ticks = np.full(len(values), -0.04 * density.max())
     axis.scatter(
         *((ticks, values) if upright else (values, ticks)),
-        marker="_" if upright else "|", s=18, color=_INK, alpha=0.35, linewidth=0.7,
+        marker="_" if upright else "|", s=18, color=INK, alpha=0.35, linewidth=0.7,
     )  # fmt: skip
     (axis.set_xlim if upright else axis.set_ylim)(-0.1 * density.max(), 1.08 * density.max())
 
@@ -318,7 +297,7 @@ def _density(grid, values, weights, smoothing):
 def _draw_points(axis, x, y, weights):
     area = 14 * weights * len(weights)
     axis.scatter(
-        x, y, s=area, color=_BLUE, alpha=min(0.7, max(0.05, 100 / len(x))), linewidth=0, rasterized=len(x) > 2000
+        x, y, s=area, color=BLUE, alpha=min(0.7, max(0.05, 100 / len(x))), linewidth=0, rasterized=len(x) > 2000
     )
 
 

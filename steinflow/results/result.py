@@ -26,6 +26,7 @@ from steinflow.results.verdict import Finding, Verdict, judge
 from steinflow.stein.geometry import even_sample
 from steinflow.targets.base import Target, as_target
 from steinflow.targets.flat import flatten
+from steinflow.targets.observations import Labels
 from steinflow.typing import Array, Params, Particles, PRNGKeyArray, PyTree, Scalar, Scores, Weights
 
 _NOISE = ("batch_noise", "score_noise")  # of `info`: what minibatches leave
@@ -80,6 +81,12 @@ class Result:
     def probabilities(self) -> np.ndarray:
         """The weight of every particle, as a NumPy array: 1 / n where they are equal."""
         return np.full(len(self), 1 / len(self)) if self.weights is None else np.asarray(self.weights, float)
+
+    @property
+    def labels(self) -> Labels:
+        """Names of the axes of parameters and of the positions on them, as far as the target has them."""
+        observations = None if self.target is None else self.target.observations
+        return Labels() if observations is None else observations.labels()
 
     def expectation(self, function: Callable[[Params], PyTree]) -> PyTree:
         """Return the posterior mean of a function of one particle."""
@@ -239,7 +246,7 @@ class Result:
             str(self.ending),
             f"verdict: {self.verdict}",
         ]
-        return Summary.of(self.particles, self.probabilities, footer)
+        return Summary.of(self.particles, self.probabilities, footer, self.labels)
 
     def predictive(
         self, *args, key: int | PRNGKeyArray = 0, target: Target | None = None, **kwargs
@@ -317,7 +324,7 @@ class Result:
         Args:
             library: whose table it is; Polars needs `pip install 'steinflow[polars]'`.
         """
-        return dataframe(self.particles, self.weights, self.num_chains, library)
+        return dataframe(self.particles, self.weights, self.num_chains, library, self.labels)
 
     def save(self, path: str | Path) -> Path:
         """Write everything but the target to a netCDF file, which executes nothing when it is read.

@@ -2,12 +2,14 @@
 
 import dataclasses
 import importlib
+import itertools
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import jax
 import numpy as np
 
+from steinflow.targets.observations import Labels
 from steinflow.typing import Params, Weights
 
 
@@ -28,9 +30,9 @@ class Summary:
     max_rows: int = 20
 
     @classmethod
-    def of(cls, particles: Params, weights: np.ndarray, footer: list[str]) -> "Summary":
+    def of(cls, particles: Params, weights: np.ndarray, footer: list[str], labels: Labels = Labels()) -> "Summary":
         """Summarise weighted particles."""
-        names, values = columns_of(particles)
+        names, values = columns_of(particles, labels)
         mean = weights @ values
         sd = np.sqrt(weights @ (values - mean) ** 2)
         low, median, high = weighted_quantiles(values, weights, (0.05, 0.5, 0.95))
@@ -78,18 +80,33 @@ def number(value: float) -> str:
     return f"{value:.0f}" if 1e4 <= abs(value) < 1e6 else f"{value:.4g}"
 
 
-def columns_of(particles: Params) -> tuple[list[str], np.ndarray]:
-    """Return the name of every scalar parameter, and their values as the columns of a matrix."""
+def columns_of(particles: Params, labels: Labels = Labels()) -> tuple[list[str], np.ndarray]:
+    """Return the name of every scalar parameter, and their values as the columns of a matrix.
+
+    Positions on an axis are numbered where labels have no names for them.
+    """
     names, values = [], []
     for name, leaf in named_arrays(particles):
         leaf = np.asarray(leaf)
-        indices = list(np.ndindex(leaf.shape[1:]))
+        axes = labels.dims.get(name, ())
+        positions = [
+            labels.coords.get(axis or "", range(size)) for axis, size in zip(axes, leaf.shape[1:], strict=False)
+        ]
+        if [len(axis) for axis in positions] != list(leaf.shape[1:]):
+            positions = [range(size) for size in leaf.shape[1:]]
+        indices = list(itertools.product(*positions))
         names += [f"{name}[{','.join(map(str, i))}]" if i else name for i in indices]
         values.append(leaf.reshape(len(leaf), -1))
     return names, np.concatenate(values, axis=1).astype(float)
 
 
-def dataframe(particles: Params, weights: Weights | None, num_chains: int, library: Literal["pandas", "polars"]):
+def dataframe(
+    particles: Params,
+    weights: Weights | None,
+    num_chains: int,
+    library: Literal["pandas", "polars"],
+    labels: Labels = Labels(),
+):
     """Return particles as a table of pandas or Polars; the arguments are those of `Result`."""
     try:
         frames = importlib.import_module(library)
@@ -99,7 +116,7 @@ def dataframe(particles: Params, weights: Weights | None, num_chains: int, libra
         raise ModuleNotFoundError(
             f"to_dataframe(library={library!r}) needs it: pip install 'steinflow[{library}]'.", name=library
         ) from error
-    names, values = columns_of(particles)
+    names, values = columns_of(particles, labels)
     extra: dict[str, Any] = {} if weights is None else {"weight": np.asarray(weights, float)}
     if num_chains > 1:
         chain, draw = np.divmod(np.arange(len(values)), len(values) // num_chains)

@@ -87,14 +87,15 @@ def evaluate(estimator: Estimator, X: np.ndarray, y: np.ndarray) -> dict[str, An
     calibration error. Numbers: root mean square error, R², log-likelihood, and how many lie in their 90% interval.
     """
     if isinstance(estimator, SteinClassifier):
-        metrics, details = _about_classes(estimator.predict_proba(X), y.astype(int))
+        metrics, details = about_classes(estimator.predict_proba(X), y.astype(int))
     else:
         metrics, details = _about_numbers(estimator, X, y)
     log_likelihood = float(np.mean(estimator.log_predictive(X, y)))
     return {"num_rows": len(y), "metrics": {**metrics, "log_likelihood": log_likelihood}, **details}
 
 
-def _about_classes(probabilities, codes):
+def about_classes(probabilities: np.ndarray, codes: np.ndarray) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return metrics, calibration and confusion of the probabilities of classes."""
     num_classes = probabilities.shape[1]
     guess = np.argmax(probabilities, axis=1)
     # Two classes: how often the second one comes true. More: how often the first guess does.

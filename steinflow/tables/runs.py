@@ -15,6 +15,7 @@ import numpy as np
 
 from steinflow.results.files import appearing
 from steinflow.results.result import Result, load
+from steinflow.tables.formula_problems import FormulaFit, FormulaProblem
 from steinflow.tables.parameters import Parameters
 from steinflow.tables.problems import Estimator, Problem
 from steinflow.tables.tables import Frame, shown
@@ -47,8 +48,8 @@ class Run:
         created: when, in UTC.
     """
 
-    problem: Problem
-    estimator: Estimator
+    problem: Problem | FormulaProblem
+    estimator: Estimator | FormulaFit
     start: np.ndarray
     settings: dict[str, Any]
     data: dict[str, Any]
@@ -69,9 +70,18 @@ class Run:
         """The verdict as a traffic light: green, yellow or red."""
         return _LIGHTS[self.result.verdict.level]
 
+    @property
+    def regression(self) -> tuple[Problem, Estimator]:
+        """Problem and estimator of a run that is not by formula."""
+        assert isinstance(self.problem, Problem)
+        assert not isinstance(self.estimator, FormulaFit)
+        return self.problem, self.estimator
+
     def parameters(self) -> Parameters:
         """Return the named parameters in the units of the target."""
-        return Parameters.of(self.problem, self.estimator)
+        if isinstance(self.estimator, FormulaFit):
+            return self.estimator.parameters()
+        return Parameters.of(*self.regression)
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
         """Write the folder; it appears when all is written.
@@ -119,7 +129,8 @@ def load_run(folder: str | Path) -> Run:
                 f"{_FORMAT}); fit again."
             )
         _check_unchanged(folder, details)
-        problem, result = Problem.from_json(details["problem"]), load(folder / _RESULT)
+        kind = FormulaProblem if "formulas" in details["problem"] else Problem
+        problem, result = kind.from_json(details["problem"]), load(folder / _RESULT)
         return Run(
             problem=problem,
             estimator=problem.estimator().restore(result, details["learned"]),

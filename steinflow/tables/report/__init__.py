@@ -9,9 +9,10 @@ import hashlib
 import json
 from importlib import resources
 
+from steinflow.tables.formula_problems import FormulaProblem
 from steinflow.tables.report.content import charts_of
 from steinflow.tables.report.sections import body_of
-from steinflow.tables.runs import Run
+from steinflow.tables.runs import Run, RunError
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -36,7 +37,16 @@ script-src 'sha256-{script_hash}'; img-src data:; base-uri 'none'; form-action '
 
 
 def report_html(run: Run) -> str:
-    """Return the report of a run as the text of an HTML file."""
+    """Return the report of a run as the text of an HTML file.
+
+    Raises:
+        RunError: for the run of a formula, which has none.
+    """
+    if isinstance(run.problem, FormulaProblem):
+        raise RunError(
+            "There is no report of a run by formula yet; `steinflow fit --json` prints its numbers, and sf.plots draws "
+            "them."
+        )
     style, script = _part("style.css"), _part("script.js")
     title, body = body_of(run)
     return _PAGE.format(

@@ -47,8 +47,9 @@ def _motion(run: Run, clearest_first: list[str]):
     recorded, steps = np.asarray(recorded), np.asarray(run.result.history["step"])
     if recorded.shape[1:] == run.start.shape:
         recorded, steps = np.concatenate([run.start[None], recorded]), np.concatenate([[0], steps])
-    values = in_units(run.problem, run.estimator, recorded)
-    names = parameter_names(run.problem)[: values.shape[2]]
+    problem, estimator = run.regression
+    values = in_units(problem, estimator, recorded)
+    names = parameter_names(problem)[: values.shape[2]]
     chosen = [names.index(name) for name in clearest_first if name in names]
     chosen = chosen[: _MOVING - 2] + chosen[_MOVING - 2 :][-2:]  # the last ones are about the model as a whole
     # More frames at the beginning, where most of the way is made.
@@ -75,7 +76,7 @@ def _trace(run: Run):
 def _held_out(run: Run):
     if run.evaluation is None or run.held_out is None:
         return None
-    table, response = run.held_out, run.problem.response
+    table, response = run.held_out, run.regression[0].response
     some = table.iloc[_evenly(len(table), _PREDICTIONS)]
     values: dict[str, Any] = {
         "kind": response.kind,

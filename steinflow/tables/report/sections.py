@@ -12,7 +12,7 @@ from steinflow.tables.runs import Run
 
 def body_of(run: Run) -> tuple[str, str]:
     """Return the title of a report and its body, as HTML."""
-    response = run.problem.response
+    response = run.regression[0].response
     title = f"{_text(response.name)} · steinflow"
     sections = [
         _header(run),

@@ -1,0 +1,39 @@
+"""The options of `steinflow fit` about formulas."""
+
+import typer
+
+from steinflow.tables.formula_problems import FormulaProblem
+from steinflow.tables.formulas import priors_from
+
+
+def problem_of(
+    formulas: list[str] | None, family: str, link: str | None, priors: list[str] | None, weights: str | None
+) -> FormulaProblem | None:
+    """Return what the options about a formula say; None where there is none."""
+    if not formulas:
+        for given, option in ((priors, "--prior"), (weights, "--weights"), (link, "--link")):
+            if given:
+                raise typer.BadParameter('it belongs to a formula; add --formula "y ~ x".', param_hint=option)
+        return None
+    return FormulaProblem(tuple(formulas), family, link, priors_from(priors or []), weights)
+
+
+def check_choice(
+    target: str | None, problem: FormulaProblem | None, *, model: str | None, drop: list[str] | None, missing: str
+) -> None:
+    """Refuse a formula beside what it replaces."""
+    if (target is None) == (problem is None):
+        raise typer.BadParameter(
+            "say what to predict: either --target COLUMN, from all other columns, or --formula.", param_hint="--target"
+        )
+    if problem is not None and (model or drop or missing == "mean"):
+        raise typer.BadParameter(
+            "a formula names its columns, --family its model, and rows with missing values are dropped; leave out "
+            "--model, --drop and --missing.",
+            param_hint="--formula",
+        )
+
+
+def problem_name(problem: FormulaProblem | None) -> str:
+    """Return the response of a formula."""
+    return "" if problem is None else problem.formulas[0].split("~")[0].strip()

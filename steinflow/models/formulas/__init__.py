@@ -1,0 +1,8 @@
+"""Regressions that are written as formulas: `sf.formula("y ~ x + (1 | g)", table)`."""
+
+from steinflow.models.formulas.build import FAMILIES, formula
+from steinflow.models.formulas.priors import Priors
+from steinflow.models.formulas.syntax import FormulaError
+from steinflow.models.formulas.target import FormulaTarget
+
+__all__ = ["FAMILIES", "FormulaError", "FormulaTarget", "Priors", "formula"]

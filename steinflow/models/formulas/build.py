@@ -1,0 +1,271 @@
+"""From a formula and a table to a posterior."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, SupportsIndex
+
+import jax.numpy as jnp
+import numpy as np
+
+from steinflow.models.formulas.classes import Bernoulli, Binomial, Categorical, Cumulative
+from steinflow.models.formulas.counts import (
+    HurdleNegativeBinomial,
+    HurdlePoisson,
+    NegativeBinomial,
+    Poisson,
+    ZeroInflatedNegativeBinomial,
+    ZeroInflatedPoisson,
+)
+from steinflow.models.formulas.design import Design, collinear, separated, warn
+from steinflow.models.formulas.families import Gaussian, ResponseFamily, StudentT
+from steinflow.models.formulas.positive import Beta, Exponential, Gamma, LogNormal, Weibull
+from steinflow.models.formulas.predictions import predictor_rows, response_rows
+from steinflow.models.formulas.predictors import Predictor
+from steinflow.models.formulas.priors import Prior, replaced
+from steinflow.models.formulas.regression import LogLikelihood, LogPrior, Regression
+from steinflow.models.formulas.response import censored, evaluate, for_family, response_columns, survived
+from steinflow.models.formulas.syntax import Formula, FormulaError, nearest, parse
+from steinflow.models.formulas.tables import as_frame, as_known, check_columns, complete_rows
+from steinflow.models.formulas.target import About, FormulaTarget
+from steinflow.models.formulas.usual import usual_priors
+from steinflow.models.supervised import shift_and_scale
+from steinflow.targets.posterior import Posterior
+
+FAMILIES: dict[str, type[ResponseFamily]] = {
+    kind.name: kind
+    for kind in (
+        Gaussian,
+        StudentT,
+        Bernoulli,
+        Binomial,
+        Categorical,
+        Cumulative,
+        Poisson,
+        NegativeBinomial,
+        ZeroInflatedPoisson,
+        ZeroInflatedNegativeBinomial,
+        HurdlePoisson,
+        HurdleNegativeBinomial,
+        Gamma,
+        LogNormal,
+        Weibull,
+        Exponential,
+        Beta,
+    )
+}
+_FUNCTIONS = {
+    "np": np,
+    **{name: getattr(np, name) for name in ("log", "log2", "log10", "log1p", "exp", "sqrt", "abs", "sin", "cos")},
+    "censored": censored,
+    "Surv": survived,
+}
+
+
+def formula(
+    formula: str | Sequence[str],
+    data: Any,
+    *,
+    family: str = "gaussian",
+    link: str | None = None,
+    priors: Mapping[str, Prior | str] | None = None,
+    weights: str | None = None,
+    functions: Mapping[str, Callable] | None = None,
+    batch_size: SupportsIndex | None = None,
+) -> FormulaTarget:
+    """Return the posterior of a regression that is written as a formula.
+
+    Formulas are those of lme4, brms and bambi: `y ~ x * z + bs(t, df=5) + (1 + x | g)`. Effects of a group in one pair
+    of brackets are correlated, with `||` they are independent. `offset(log(exposure))` is a term with the slope 1. The
+    response may be `y`, `y[level]`, `p(successes, trials)`, `censored(time, status)` or `Surv(time, event)`.
+
+    Particles are dictionaries by term, in the units of the table: `Intercept`, `x`, `z` with a number per level, `1|g`
+    with the effect of every group, `1|g_sigma` with their sd, and parameters of the family such as `sigma`.
+
+    Args:
+        formula: one, or several: the first for the mean, the others for auxiliary parameters, as `sigma ~ x`.
+        data: a table of pandas, Polars or Arrow, or a dict of columns. Rows with missing values are dropped, with a
+            warning.
+        family: gaussian, t, bernoulli, binomial, categorical, cumulative, poisson, negbinomial, zero_inflated_poisson,
+            zero_inflated_negbinomial, hurdle_poisson, hurdle_negbinomial, gamma, lognormal, weibull, exponential or
+            beta.
+        link: of the mean; by default the usual one of the family.
+        priors: distributions of NumPyro, or their texts, by name of the parameter: `{"x": "Normal(0, 1)"}`. The others
+            are weakly informative and scaled to the data; `print(target.priors)` shows all.
+        weights: the column that says how often a row counts.
+        functions: further functions that the formula may call, by name.
+        batch_size: rows per step; all of them if not given.
+
+    Raises:
+        FormulaError: if the formula, the table and the family do not go together; a ValueError.
+
+    Example:
+        ```python
+        import numpy as np, steinflow as sf
+
+        rng = np.random.default_rng(0)
+        table = {"x": rng.normal(size=90), "g": rng.integers(0, 9, 90).astype(str)}
+        table["y"] = 1 + 2 * table["x"] + rng.normal(size=9)[table["g"].astype(int)] + rng.normal(size=90)
+        target = sf.formula("y ~ x + (1 | g)", table, priors={"x": "Normal(0, 5)"})
+        result = sf.fit(target, key=0, progress=False)
+        new = result.predictive({"x": [0.5], "g": ["3"]})["y"]
+        ```
+    """
+    kind = _family(family)
+    parsed = _parsed(formula, kind)
+    frame, environment = as_frame(data), _environment(functions or {})
+    names = {str(name) for each in parsed.values() for name in each.model.var_names}
+    predictor_columns = tuple(sorted(names & set(map(str, frame.columns))))
+    response_term = parsed["mu"].response
+    names |= response_columns(response_term) | ({weights} if weights else set())
+    check_columns(frame, names, known=functions or {})
+    frame, row_numbers, notes = complete_rows(frame, names)
+    frame = frame.apply(as_known)
+    own, response = for_family(evaluate(response_term, frame, environment), kind)
+    link = _link(link, own)
+    designs = {name: Design.of(each, frame, environment) for name, each in parsed.items()}
+    arrays = {name: design.fitted(len(frame)) for name, design in designs.items()}
+    shift, unit = _standardization(own, link, response.y, designs["mu"])
+    predictors = {
+        name: _predictor(name, design, arrays[name], own, shift=shift, unit=unit) for name, design in designs.items()
+    }
+    for name, predictor in predictors.items():
+        notes += collinear(arrays[name].X, predictor.terms)
+    if own.name == "bernoulli":
+        notes += separated(arrays["mu"].X, response.y, predictors["mu"].terms)
+    warn(notes)
+    chosen = replaced(usual_priors(own, link, response, predictors, arrays), priors)
+    predictors = {name: dataclasses.replace(each, plain=_plain(each, chosen)) for name, each in predictors.items()}
+    regression = Regression(own, link, predictors, _floats(shift), _floats(unit))
+    rows = {
+        "predictors": {name: predictor_rows(each, arrays[name]) for name, each in predictors.items()},
+        **response_rows(regression, response),
+        **_weights(frame, weights),
+    }
+    if response.is_bound is not None:
+        notes += (f"{int(response.is_bound.sum()):,} of {len(frame):,} values are right-censored.",)
+    about = About(
+        formulas=tuple(each.text for each in parsed.values()),
+        family=family,
+        response_term=response_term,
+        response=response,
+        designs=designs,
+        environment=environment,
+        predictor_columns=predictor_columns,
+        frame=frame,
+        row_numbers=row_numbers,
+        notes=notes,
+    )
+    posterior = Posterior(
+        LogPrior(regression, chosen),
+        LogLikelihood(regression),
+        rows,
+        batch_size,
+        constraints=_constraints(regression, chosen),
+    )
+    return FormulaTarget(regression, chosen, posterior, about)
+
+
+def _predictor(name, design, arrays, family, *, shift, unit) -> Predictor:
+    """Return a linear predictor; that of an auxiliary parameter has a prefix, and one output."""
+    is_mean = name == "mu"
+    has_thresholds = is_mean and family.ordered
+    means, sds = shift_and_scale(arrays.X)
+    return Predictor(
+        prefix="" if is_mean else f"{name}_",
+        terms=design.terms(),
+        blocks=design.blocks(),
+        means=_floats(means if design.has_intercept or has_thresholds else np.zeros(len(means))),
+        sds=_floats(sds),
+        shift=_floats(shift if is_mean else 0.0),
+        unit=_floats(unit if is_mean else 1.0),
+        has_intercept=design.has_intercept and not has_thresholds,
+        has_thresholds=has_thresholds,
+        plain=frozenset(),
+        num_outputs=family.num_outputs if is_mean else 1,
+    )
+
+
+def _family(name) -> type[ResponseFamily]:
+    if name in FAMILIES:
+        return FAMILIES[name]
+    guess = nearest(str(name), FAMILIES)
+    hint = f" Did you mean {guess!r}?" if guess else ""
+    raise FormulaError(f"There is no family {name!r}.{hint} There are {', '.join(FAMILIES)}.")
+
+
+def _link(link, family) -> str:
+    link = link or family.links[0]
+    if link not in family.links:
+        raise FormulaError(f"The family {family.name!r} takes the links {', '.join(family.links)}; got {link!r}.")
+    return link
+
+
+def _parsed(texts, kind) -> dict[str, Formula]:
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    first, *others = [parse(text) for text in texts]
+    parsed = {"mu": first}
+    for each in others:
+        name = each.response.term.name
+        if name not in kind.auxiliary or name in parsed:
+            raise FormulaError(
+                f"{each.text!r}: {name!r} is no further parameter of the family {kind.name!r}, which has "
+                f"{', '.join(kind.auxiliary) or 'none'}."
+            )
+        parsed[name] = each
+    return parsed
+
+
+def _environment(functions):
+    from formulae.categorical import ENCODINGS
+    from formulae.environment import Environment
+    from formulae.transforms import TRANSFORMS
+
+    return Environment([{**TRANSFORMS, **ENCODINGS, **_FUNCTIONS, **functions}])
+
+
+def _standardization(family, link, y, design):
+    """Return shift and unit of the response; without an intercept it is only scaled."""
+    if not (family.standardized and link == "identity"):
+        return 0.0, 1.0
+    shift, unit = shift_and_scale(y)
+    return float(shift) if design.has_intercept else 0.0, float(unit)
+
+
+def _plain(predictor, chosen) -> frozenset[str]:
+    names = [predictor.named(name) for name in ("Intercept", *(term.name for term in predictor.terms))]
+    return frozenset(name for name in names if name in chosen and _support(chosen[name]) is not None)
+
+
+def _constraints(regression, chosen):
+    from numpyro.distributions import constraints
+
+    found = {name: _support(prior) for name, prior in chosen.items()}
+    if "threshold" in found:
+        found["threshold"] = constraints.ordered_vector
+    return found | dict.fromkeys(regression.group_names())
+
+
+def _support(prior):
+    """Return where a parameter lives by its prior; None for the real line."""
+    from numpyro.distributions import biject_to
+    from numpyro.distributions.transforms import IdentityTransform
+
+    bijection = biject_to(prior.support)
+    bijection = getattr(bijection, "base_transform", bijection)
+    return None if isinstance(bijection, IdentityTransform) else prior.support
+
+
+def _weights(frame, name):
+    if name is None:
+        return {}
+    values = frame[name].to_numpy(float)
+    if np.any(values <= 0):
+        raise FormulaError(
+            f"Weights are positive; column {name!r} has {np.sum(values <= 0):,} that are not, such as "
+            f"{values[values <= 0][0]:g}."
+        )
+    return {"weight": _floats(values)}
+
+
+def _floats(values):
+    return jnp.asarray(np.asarray(values), float)

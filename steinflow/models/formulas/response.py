@@ -1,0 +1,169 @@
+"""The left side of a formula: `y`, `y[level]`, `p(successes, trials)`, `censored(time, status)` and `Surv`."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from steinflow.models.formulas.families import ResponseFamily
+from steinflow.models.formulas.syntax import FormulaError
+from steinflow.models.formulas.tables import Frame
+
+_STATUS = {"none": 0, "right": 1, "0": 0, "1": 1, "0.0": 0, "1.0": 1, "False": 0, "True": 1}
+
+
+@dataclasses.dataclass(frozen=True)
+class Censored:
+    """Times, and whether each is only a lower bound."""
+
+    values: np.ndarray
+    is_bound: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Response:
+    """The response of every row, as numbers.
+
+    Attributes:
+        name: as in the formula.
+        y: numbers; levels are numbered.
+        levels: names of the classes, where there are any.
+        trials: of a binomial response.
+        is_bound: whether the value is only a lower bound.
+    """
+
+    name: str
+    y: np.ndarray
+    levels: tuple[str, ...] | None = None
+    trials: np.ndarray | None = None
+    is_bound: np.ndarray | None = None
+
+
+def censored(values, status) -> Censored:
+    """`censored(time, status)`: status is "right" or 1 where the value is a lower bound, otherwise "none" or 0."""
+    texts = np.asarray(status).astype(str)
+    unknown = sorted(set(texts) - set(_STATUS))
+    if unknown:
+        some = ", ".join(map(repr, unknown[:4]))
+        raise FormulaError(f"The status of censored(time, status) is 'none' or 0, 'right' or 1; got {some}.")
+    return Censored(np.asarray(values, float), np.array([_STATUS[text] for text in texts], bool))
+
+
+def survived(time, event) -> Censored:
+    """`Surv(time, event)`: event is 1 where it happened at that time, 0 where it had not happened until then."""
+    event = np.asarray(event).astype(float)
+    if not set(np.unique(event)) <= {0.0, 1.0}:
+        raise FormulaError(
+            "The event of Surv(time, event) is 1 where it happened and 0 where it did not; got "
+            f"{', '.join(f'{value:g}' for value in np.unique(event)[:6])}."
+        )
+    return Censored(np.asarray(time, float), event == 0)
+
+
+def evaluate(term: Any, frame: Frame, environment: Any, levels: tuple[str, ...] | None = None) -> Response:
+    """Return the response of the rows of a table, with the levels of the rows to fit if given."""
+    from formulae.transforms import Proportion
+
+    component = term.term.components[0]
+    if hasattr(component, "call"):
+        try:
+            values = component.call.eval(frame, environment)
+        except FormulaError:
+            raise
+        except Exception as error:
+            raise FormulaError(f"The response {component.name!r} does not work on this table: {error}.") from error
+    else:
+        values = frame[component.name]
+        if component.reference is not None:
+            hits = np.asarray(values.astype(str) == str(component.reference), float)
+            if not hits.any():
+                found = ", ".join(map(repr, sorted(map(str, values.unique()))[:8]))
+                raise FormulaError(f"{component.name!r} has no value {component.reference!r}; it has {found}.")
+            return Response(component.name, hits, ("other", str(component.reference)))
+    match values:
+        case Censored():
+            return Response(component.name, values.values, is_bound=values.is_bound)
+        case Proportion():
+            return Response(
+                component.name, np.asarray(values.successes, float), trials=np.asarray(values.trials, float)
+            )
+    return _plain(component.name, values, levels)
+
+
+def response_columns(term: Any) -> set[str]:
+    """Return the columns that the response needs."""
+    return {str(name) for name in term.var_names}
+
+
+def trial_columns(term: Any) -> set[str]:
+    """Return the columns that say of how many trials; predictions need them."""
+    trials = _trials(term)
+    return set() if trials is None or not hasattr(trials, "name") else {trials.name}
+
+
+def evaluate_trials(term: Any, frame: Frame, environment: Any) -> np.ndarray | None:
+    """Return the number of trials of every row; None where the response has none."""
+    trials = _trials(term)
+    if trials is None:
+        return None
+    return np.broadcast_to(np.asarray(trials.eval(frame, environment), float), len(frame))
+
+
+def _trials(term):
+    call = getattr(term.term.components[0], "call", None)
+    return call.args[1] if call is not None and call.callee in ("p", "prop", "proportion") else None
+
+
+def _plain(name, values, levels) -> Response:
+    import pandas
+
+    values = pandas.Series(np.asarray(values)) if not isinstance(values, pandas.Series) else values
+    if pandas.api.types.is_numeric_dtype(values):
+        return Response(name, values.to_numpy(float))
+    if values.dtype.kind in "Mm":
+        raise FormulaError(f"The response {name!r} holds dates or times; turn it into numbers first.")
+    if levels is None:
+        ordered = hasattr(values, "cat") and values.cat.ordered
+        used = values.cat.remove_unused_categories().cat.categories if hasattr(values, "cat") else values.unique()
+        levels = tuple(map(str, used if ordered else sorted(used)))
+    position = {level: i for i, level in enumerate(levels)}
+    unknown = sorted(set(values.astype(str)) - set(position))
+    if unknown:
+        raise FormulaError(f"{name!r} has the level {unknown[0]!r}, which the fit has not seen.")
+    return Response(name, np.array([position[text] for text in values.astype(str)], float), levels)
+
+
+def for_family(response: Response, kind: type[ResponseFamily]) -> tuple[ResponseFamily, Response]:
+    """Return the family for this response, and the response as the family wants it.
+
+    Raises:
+        FormulaError: if the two do not go together.
+    """
+    name, y = response.name, response.y
+    if (response.trials is not None) != (kind.name == "binomial"):
+        raise FormulaError(
+            "Successes of several trials, 'p(successes, trials) ~ ...', and family='binomial' belong together; got the "
+            f"response {name!r} and the family {kind.name!r}."
+        )
+    if response.is_bound is not None and not kind.censored:
+        raise FormulaError(
+            f"The family {kind.name!r} takes no censored values; take weibull, exponential, lognormal or gaussian."
+        )
+    if kind.name in ("categorical", "cumulative"):
+        levels = response.levels
+        if levels is None:
+            found = np.unique(y)
+            levels = tuple(f"{value:g}" for value in found)
+            response = dataclasses.replace(response, y=np.searchsorted(found, y).astype(float), levels=levels)
+        if not 3 <= len(levels) <= max(3, len(y) // 2):
+            raise FormulaError(
+                f"The family {kind.name!r} needs three classes or more; {name!r} has {len(levels)} different values in "
+                f"{len(y)} rows." + (" For two take family='bernoulli'." if len(levels) == 2 else "")
+            )
+        return kind(num_levels=len(levels)), response
+    if response.levels is not None and kind.name != "bernoulli":
+        raise FormulaError(
+            f"The family {kind.name!r} needs numbers; {name!r} holds text such as {response.levels[0]!r}."
+        )
+    family = kind()
+    return family, dataclasses.replace(response, y=family.check(y, name))

@@ -1,0 +1,67 @@
+"""Tables of any library as pandas, which formulae works on, and the rows that can be used."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from steinflow.models.formulas.syntax import FormulaError, nearest
+
+# What pandas calls a DataFrame; its own types help no checker.
+Frame = Any
+
+
+def as_frame(table: Any) -> Frame:
+    """Return a table of pandas, Polars or Arrow, or a dict of columns, as a pandas table with rows 0, 1, 2, ..."""
+    import pandas
+
+    if isinstance(table, Mapping):
+        table = pandas.DataFrame({name: np.asarray(column) for name, column in table.items()})
+    elif hasattr(table, "to_pandas"):  # Polars and Arrow
+        table = table.to_pandas()
+    if not isinstance(table, pandas.DataFrame):
+        raise TypeError(
+            "data is a table of pandas, Polars or Arrow, or a dict of columns; "
+            f"got {type(table).__module__}.{type(table).__name__}."
+        )
+    if table.columns.duplicated().any():
+        raise FormulaError(f"The table has two columns named {table.columns[table.columns.duplicated()][0]!r}.")
+    return table.reset_index(drop=True)
+
+
+def check_columns(frame: Frame, names: Collection[str], known: Collection[str] = ()) -> None:
+    """Refuse names that are neither columns nor known otherwise, with the nearest column."""
+    for name in sorted(set(map(str, names)) - set(frame.columns) - set(known)):
+        guess = nearest(name, map(str, frame.columns))
+        hint = f" Did you mean {guess!r}?" if guess else ""
+        some = ", ".join(repr(str(column)) for column in frame.columns[:10])
+        more = ", ..." if frame.shape[1] > 10 else ""
+        raise FormulaError(f"There is no column {name!r} in the table.{hint} Its columns are {some}{more}.")
+
+
+def complete_rows(frame: Frame, names: Collection[str]) -> tuple[Frame, np.ndarray, tuple[str, ...]]:
+    """Return the rows without missing or infinite values in these columns, which they are, and what was dropped."""
+    used = frame[[name for name in frame.columns if name in set(names)]]
+    missing = {}
+    for name in used.columns:
+        gaps = used[name].isna().to_numpy(bool)
+        if used[name].dtype.kind == "f":
+            gaps = gaps | np.isinf(used[name].to_numpy(float, na_value=np.nan))
+        missing[name] = gaps
+    dropped = np.logical_or.reduce(list(missing.values())) if missing else np.zeros(len(frame), bool)
+    if dropped.all():
+        raise FormulaError(f"No row of the table is complete in the columns {', '.join(map(repr, missing))}.")
+    if not dropped.any():
+        return used, np.arange(len(frame)), ()
+    where = ", ".join(f"{name!r} ({gaps.sum():,})" for name, gaps in missing.items() if gaps.any())
+    note = f"Dropped {dropped.sum():,} of {len(frame):,} rows with missing or infinite values: {where}."
+    return used[~dropped].reset_index(drop=True), np.flatnonzero(~dropped), (note,)
+
+
+def as_known(values: Any) -> Any:
+    """Return a column with its unused levels left out, and dates refused."""
+    if values.dtype.kind in "Mm":
+        raise FormulaError(
+            f"Column {values.name!r} holds dates or times; turn it into numbers first, such as days since the first."
+        )
+    return values.cat.remove_unused_categories() if hasattr(values, "cat") else values

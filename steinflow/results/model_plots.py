@@ -1,0 +1,241 @@
+"""What a model says, in pictures: effects of predictors, effects of groups, and new data beside those observed."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steinflow.results.figures import BLUE, GREY, INK, ORANGE, style
+from steinflow.results.result import Result
+from steinflow.results.summary import weighted_quantiles
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_COLORS = (BLUE, ORANGE, "#3c9d6b", "#8d5fb5", "#b3832f", "#5a6b7b", "#c2517c")
+_BAND = (0.05, 0.95)
+_MOST_LEVELS = 40
+_MOST_COUNTS = 60  # different counts in a rootogram
+_FEW_COUNTS = 20  # with more of them, the tail would leave no space for the rest
+_OVERLAID = 30  # data sets over the observed one
+_BINS = 10
+
+
+def conditional_effects(result: Result, effects: Sequence[Sequence[str]] | None = None) -> "Figure":
+    """Draw the mean of the response along each predictor, with 90% bands; other predictors at their usual values.
+
+    Numbers stay at their mean, text at its most frequent value; effects of groups are left out. Predictors that
+    interact are drawn together: the first along the axis, the second in colours. Of several classes there is a line
+    for each.
+
+    Args:
+        result: of a model by formula.
+        effects: columns, or pairs of them, such as `[["age"], ["age", "treated"]]`; those of all terms if not given.
+
+    Raises:
+        ValueError: if the target is no formula.
+    """
+    target = _formula(result, "conditional_effects")
+    chosen = [tuple(names) for names in (target.effects() if effects is None else effects)]
+    if not chosen:
+        raise ValueError("The formula has no predictors whose effects could be drawn.")
+    num_columns = min(3, len(chosen))
+    num_rows = -(-len(chosen) // num_columns)
+    with style() as plt:
+        size = (3.2 * num_columns + 0.8, 2.7 * num_rows + 0.4)
+        figure, axes = plt.subplots(num_rows, num_columns, figsize=size, squeeze=False, layout="constrained")
+        for axis in axes.flat[len(chosen) :]:
+            axis.remove()
+        for axis, names in zip(axes.flat, chosen, strict=False):
+            _draw_effect(axis, result, target, _numbers_first(target, names))
+        if target.regression.family.num_levels is not None:  # the same classes in all panels
+            lines = axes.flat[0].get_legend_handles_labels()
+            figure.legend(*lines, loc="outside right upper", title=target.about.response.name, title_fontsize=8)
+        figure.suptitle("Conditional effects", fontsize=11)
+    return figure
+
+
+def group_effects(result: Result, term: str | None = None) -> "Figure":
+    """Draw the effect of every group, sorted, with its 50% and 90% intervals.
+
+    Args:
+        result: of a model by formula.
+        term: such as `"1|school"`; all terms with one effect per group if not given.
+
+    Raises:
+        ValueError: if the target is no formula, or has no such term.
+    """
+    target = _formula(result, "group_effects")
+    terms = [name for name in target.regression.group_names() if np.ndim(result.particles[name]) == 2]
+    if term is not None and term not in terms:
+        raise ValueError(f"There is no group term {term!r} with one effect per group; there are {terms}.")
+    if not terms:
+        raise ValueError("The formula has no group terms with one effect per group.")
+    terms = terms if term is None else [term]
+    labels = result.labels
+    with style() as plt:
+        longest = min(_MOST_LEVELS, max(result.particles[name].shape[1] for name in terms))
+        size = (3.6 * len(terms) + 0.6, 0.19 * longest + 1.2)
+        figure, axes = plt.subplots(1, len(terms), figsize=size, squeeze=False, layout="constrained")
+        for axis, name in zip(axes.flat, terms, strict=True):
+            values = np.asarray(result.particles[name], float)
+            _draw_forest(axis, values, result.probabilities, list(labels.coords[str(labels.dims[name][0])]))
+            axis.set_title(name)
+        figure.suptitle("Effects of groups", fontsize=11)
+    return figure
+
+
+def predictive_check(result: Result, *, key: int = 0) -> "Figure":
+    """Draw data sets from the posterior predictive distribution beside the observed one.
+
+    Real numbers: densities. Counts and classes: how often each value occurs, with 90% intervals, on the scale of
+    square roots. Two classes: how often the second one came true where it was predicted with some probability.
+
+    Args:
+        result: of a target that knows its observations: a formula, a model of `sf.models`, NumPyro or PyMC.
+        key: of the draws.
+
+    Raises:
+        ValueError: if the target says nothing about new data, or values are censored.
+    """
+    drawn = result.predictive(key=key)
+    assert result.target is not None
+    observed = result.target.observations.observed()  # pyright: ignore[reportOptionalMemberAccess]
+    name = next(name for name in observed if name in drawn)
+    y, new = np.asarray(observed[name], float).reshape(-1), np.asarray(drawn[name], float)
+    new = new.reshape(len(new), -1)
+    if getattr(getattr(getattr(result.target, "about", None), "response", None), "is_bound", None) is not None:
+        raise ValueError("Some observed values are only lower bounds, beside which new data would look too large.")
+    with style() as plt:
+        figure, axis = plt.subplots(figsize=(5.2, 3.4), layout="constrained")
+        if set(np.unique(y)) <= {0.0, 1.0}:
+            _draw_calibration(axis, y, new.mean(axis=0))
+        elif np.array_equal(y, np.round(y)) and len(np.unique(y)) <= _MOST_COUNTS:
+            _draw_rootogram(axis, y, new)
+            axis.set_xlabel(name)
+        else:
+            _draw_overlay(axis, y, new)
+            axis.set_xlabel(name)
+        axis.legend()
+        figure.suptitle("Posterior predictive check", fontsize=11)
+    return figure
+
+
+def _formula(result, function) -> Any:
+    if not hasattr(result.target, "effect_grid"):
+        raise ValueError(f"{function} draws the result of a model by formula, before it is saved: sf.formula(...).")
+    return result.target
+
+
+def _numbers_first(target, names):
+    columns = target.about.frame
+    return sorted(names, key=lambda name: columns[name].dtype.kind not in "iuf") if len(names) > 1 else list(names)
+
+
+def _draw_effect(axis, result, target, names):
+    grid = target.effect_grid(names)
+    means = np.asarray(target.means(result.particles, grid, groups=False), float)
+    low, middle, high = weighted_quantiles(means, result.probabilities, (_BAND[0], 0.5, _BAND[1]))
+    everywhere = np.ones(len(grid), bool)
+    if means.ndim == 3:
+        lines = [(level, everywhere, k) for k, level in enumerate(target.about.response.levels)]
+        legend = None
+    elif len(names) > 1:
+        lines = [(_short(value), (grid[names[1]] == value).to_numpy(), None) for value in grid[names[1]].unique()]
+        legend = names[1]
+    else:
+        lines, legend = [(None, everywhere, None)], None
+    is_line = grid[names[0]].dtype.kind in "iuf"
+    positions = grid[names[0]] if is_line else grid[names[0]].map({v: i for i, v in enumerate(grid[names[0]].unique())})
+    for number, (label, rows, output) in enumerate(lines):
+        pick = (rows,) if output is None else (rows, output)
+        x, color = positions[rows].to_numpy(float), _COLORS[number % len(_COLORS)]
+        if is_line:
+            axis.fill_between(x, low[pick], high[pick], color=color, alpha=0.2, linewidth=0)
+            axis.plot(x, middle[pick], color=color, label=label)
+        else:
+            x = x + 0.12 * (number - (len(lines) - 1) / 2)
+            errors = [middle[pick] - low[pick], high[pick] - middle[pick]]
+            axis.errorbar(x, middle[pick], errors, fmt="o", color=color, label=label, markersize=4)
+    if not is_line:
+        levels = grid[names[0]].unique()
+        axis.set_xticks(range(len(levels)), [_short(level) for level in levels])
+        axis.set_xlim(-0.5, len(levels) - 0.5)
+    axis.set_xlabel(names[0])
+    axis.set_ylabel(f"P({target.about.response.name})" if means.ndim == 3 else target.about.response.name)
+    if legend is not None:
+        axis.legend(title=legend, title_fontsize=8)
+
+
+def _draw_forest(axis, values, weights, names):
+    limits = weighted_quantiles(values, weights, (0.05, 0.25, 0.75, 0.95))
+    mean = weights @ values
+    order = np.argsort(mean)
+    if len(order) > _MOST_LEVELS:
+        half = _MOST_LEVELS // 2
+        axis.set_xlabel(f"the {half} smallest and {half} largest of {len(order)}")
+        order = np.concatenate([order[:half], order[-half:]])
+    y = np.arange(len(order))
+    axis.axvline(0.0, color=GREY, linewidth=0.8)
+    axis.hlines(y, limits[0, order], limits[3, order], color=BLUE, linewidth=1)
+    axis.hlines(y, limits[1, order], limits[2, order], color=BLUE, linewidth=3)
+    axis.plot(mean[order], y, "o", color=INK, markersize=3)
+    axis.set_yticks(y, [names[k] for k in order])
+    axis.set_ylim(-0.8, len(order) - 0.2)
+
+
+def _draw_overlay(axis, y, new):
+    """Densities on a grid that the observed values and most of the new ones lie in."""
+    low, high = np.quantile(new, (0.002, 0.998))
+    grid = np.linspace(min(low, y.min()), max(high, y.max()), 200)
+    chosen = np.linspace(0, len(new) - 1, min(len(new), _OVERLAID)).astype(int)
+    for number, row in enumerate(new[chosen]):
+        label = "new data sets" if number == 0 else None
+        axis.plot(grid, _density(grid, row), color=BLUE, alpha=0.25, linewidth=0.8, label=label)
+    axis.plot(grid, _density(grid, y), color=INK, linewidth=2, label="observed")
+    axis.set_yticks([])
+    axis.spines["left"].set_visible(False)
+
+
+def _density(grid, values):
+    """A kernel density estimate with Silverman's bandwidth, which outliers do not widen."""
+    spread = min(np.std(values), np.subtract(*np.quantile(values, (0.75, 0.25))) / 1.34) or np.std(values) or 1.0
+    width = 0.9 * spread * len(values) ** -0.2
+    total = np.exp(-0.5 * ((grid[:, None] - values) / width) ** 2).sum(axis=1)
+    return total / (len(values) * width * np.sqrt(2 * np.pi))
+
+
+def _draw_rootogram(axis, y, new):
+    counts = np.arange(min(0, y.min()), y.max() + 1)
+    expected = np.stack([np.sum(new == count, axis=1) for count in counts], axis=1)
+    low, middle, high = np.quantile(np.sqrt(expected), (_BAND[0], 0.5, _BAND[1]), axis=0)
+    axis.bar(counts, np.sqrt([np.sum(y == count) for count in counts]), color=GREY, alpha=0.45, label="observed")
+    axis.errorbar(
+        counts, middle, [middle - low, high - middle], fmt="o", color=BLUE, markersize=3, label="new data sets"
+    )
+    axis.set_ylabel("square root of the number of rows")
+
+
+def _draw_calibration(axis, y, probabilities):
+    edges = np.unique(np.quantile(probabilities, np.linspace(0, 1, _BINS + 1)))
+    bins = np.clip(np.searchsorted(edges, probabilities, side="right") - 1, 0, max(len(edges) - 2, 0))
+    used = np.unique(bins)
+    predicted = np.array([probabilities[bins == k].mean() for k in used])
+    happened = np.array([y[bins == k].mean() for k in used])
+    errors = np.array([1.645 * np.sqrt(p * (1 - p) / np.sum(bins == k)) for k, p in zip(used, predicted, strict=True)])
+    axis.plot([0, 1], [0, 1], color=GREY, linewidth=0.8)
+    axis.fill_between(
+        predicted,
+        np.clip(predicted - errors, 0, 1),
+        np.clip(predicted + errors, 0, 1),
+        color=BLUE,
+        alpha=0.15,
+        linewidth=0,
+        label="where 90% would lie",
+    )
+    axis.plot(predicted, happened, "o-", color=INK, markersize=4, label="observed")
+    axis.set(xlabel="predicted probability", ylabel="how often it came true", xlim=(0, 1), ylim=(0, 1))
+
+
+def _short(value) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,153 @@
+"""A formula in a run: plain values that make its target again, and its fit in the place of an estimator."""
+
+import dataclasses
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from steinflow.models.formulas import FormulaTarget, formula
+from steinflow.models.formulas.priors import described
+from steinflow.results.result import Result
+from steinflow.results.summary import columns_of
+from steinflow.tables.parameters import Parameters
+from steinflow.tables.problems import MethodName
+from steinflow.tables.tables import Frame
+
+
+@dataclasses.dataclass(frozen=True)
+class FormulaProblem:
+    """What a formula predicts: plain values that, with the rows of the fit, make the target again.
+
+    Attributes:
+        formulas: the first for the mean, the others for further parameters.
+        family, link: of the response; the usual link if None.
+        priors: texts by name of the parameter.
+        weights: the column that says how often a row counts.
+    """
+
+    formulas: tuple[str, ...]
+    family: str
+    link: str | None = None
+    priors: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    weights: str | None = None
+    hidden: tuple[int, ...] = ()
+    default_method: MethodName = "svgd"
+
+    @property
+    def model(self) -> str:
+        """The family, as on the command line."""
+        return self.family
+
+    @property
+    def title(self) -> str:
+        """The model in words."""
+        return f"{'; '.join(self.formulas)}, family {self.family}"
+
+    def target(self, frame: Frame, batch_size: int | None = None) -> FormulaTarget:
+        """Return the posterior given the rows of a table; what there is to say is in its notes."""
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
+            return formula(
+                self.formulas,
+                frame,
+                family=self.family,
+                link=self.link,
+                priors=self.priors,
+                weights=self.weights,
+                batch_size=batch_size,
+            )
+
+    def estimator(self) -> "FormulaFit":
+        """Return the model, not fitted."""
+        return FormulaFit(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        names = ("formulas", "family", "link", "priors", "weights")
+        values = {name: getattr(self, name) for name in names}
+        return {**values, "formulas": list(self.formulas), "priors": dict(self.priors)}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "FormulaProblem":
+        """Return what `to_json` described."""
+        return cls(**{**values, "formulas": tuple(values["formulas"])})
+
+
+class FormulaFit:
+    """A fitted formula, in the place that an estimator has in a run."""
+
+    def __init__(self, problem: FormulaProblem, target: FormulaTarget | None = None, result: Result | None = None):
+        self.problem = problem
+        self._target, self._result = target, result
+
+    @property
+    def result_(self) -> Result:
+        """The posterior."""
+        assert self._result is not None
+        return self._result
+
+    @property
+    def target(self) -> FormulaTarget:
+        """The formula with the rows of the fit."""
+        assert self._target is not None
+        return self._target
+
+    def learned(self) -> dict[str, Any]:
+        """Return the rows of the fit as plain values; the target follows from them."""
+        frame = self.target.about.frame
+        orders = {
+            name: list(map(str, frame[name].cat.categories)) for name in frame.columns if _is_ordered(frame[name])
+        }
+        plain = {name: frame[name].astype(str) if name in orders else frame[name] for name in frame.columns}
+        return {"rows": {name: column.tolist() for name, column in plain.items()}, "orders": orders}
+
+    def restore(self, result: Result, learned: dict[str, Any]) -> "FormulaFit":
+        """Return the fit with what `learned` returned."""
+        import pandas
+
+        frame = pandas.DataFrame(learned["rows"])
+        for name, levels in learned["orders"].items():
+            frame[name] = pandas.Categorical(frame[name], categories=levels, ordered=True)
+        target = self.problem.target(frame)
+        return FormulaFit(self.problem, target, dataclasses.replace(result, target=target))
+
+    def parameters(self) -> Parameters:
+        """Return the named parameters in the units of the table, without the effects of single groups."""
+        return self._chosen("slope", "other")
+
+    def effects(self) -> Parameters:
+        """Return the effects of single groups in the units of the table."""
+        return self._chosen("effect")
+
+    def prior_texts(self) -> dict[str, str]:
+        """Return the prior of every parameter in words, by the names of `parameters`."""
+        names, _ = columns_of(self.result_.particles, self.target.observations.labels())
+        places, texts = {}, {}
+        for name in names:
+            base = _base(name, self.result_.particles)
+            if base in self.target.priors:
+                places[base] = places.get(base, -1) + 1
+                texts[name] = described(self.target.priors[base], places[base])
+        return texts
+
+    def _chosen(self, *wanted) -> Parameters:
+        names, values = columns_of(self.result_.particles, self.target.observations.labels())
+        kinds = [self._kind(name) for name in names]
+        chosen = [k for kind in wanted for k in range(len(names)) if kinds[k] == kind]
+        count = sum(kinds[k] == "slope" for k in chosen)
+        return Parameters([names[k] for k in chosen], values[:, chosen], self.result_.probabilities, count)
+
+    def _kind(self, name):
+        base, regression = _base(name, self.result_.particles), self.target.regression
+        if base in regression.group_names():
+            return "effect"
+        slopes = {p.named(term.name) for p in regression.predictors.values() for term in p.terms}
+        return "slope" if base in slopes else "other"
+
+
+def _base(name, particles):
+    """Return the parameter that a scalar with this name belongs to."""
+    return name if name in particles else max((p for p in particles if name.startswith(f"{p}[")), key=len)
+
+
+def _is_ordered(column) -> bool:
+    return hasattr(column, "cat") and bool(column.cat.ordered)

@@ -1,0 +1,65 @@
+"""`steinflow fit --formula` and `steinflow predict` on its run."""
+
+import json
+
+import numpy as np
+import pandas
+import pytest
+from commands import QUICK, steinflow_, write
+
+FORMULA = "count ~ age + treated + (1 | school)"
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(0)
+    school, age = rng.integers(0, 5, 60), rng.normal(40, 10, 60).round(1)
+    treated = rng.choice(["no", "yes"], 60)
+    counts = rng.poisson(np.exp(0.5 + 0.02 * age))
+    return pandas.DataFrame({"age": age, "treated": treated, "school": [f"s{k}" for k in school], "count": counts})
+
+
+def test_fit_shows_priors_and_predict_says_what_is_new(frame, tmp_path):
+    data, folder = write(frame, tmp_path / "data.csv"), tmp_path / "run"
+    options = ["--formula", FORMULA, "--family", "poisson", "--prior", "Intercept=Normal(0, 5)", *QUICK]
+    done = steinflow_("fit", data, *options, "--output", folder)
+    assert done.exit_code == 0, done.output
+    assert "Normal(0, 5)" in done.stdout
+    assert "5 effects of groups" in done.stdout
+    assert "On 12 held-out rows" in done.stdout
+    new = write(frame.drop(columns="count").assign(school="other").iloc[:3], tmp_path / "new.csv")
+    done = steinflow_("predict", folder, new, "--output", tmp_path / "out.csv")
+    assert done.exit_code == 0, done.output
+    assert "not seen ('other')" in done.stderr
+    table = pandas.read_csv(tmp_path / "out.csv")
+    assert list(table) == ["prediction", "5%", "95%"]
+    assert np.all((table["5%"] <= table["prediction"]) & (table["prediction"] <= table["95%"]))
+    done = steinflow_("predict", folder, data, "--output", tmp_path / "again.csv", "--json")
+    assert json.loads(done.stdout)["compared"]["num_rows"] == 60
+    held_out = pandas.read_csv(folder / "held_out.csv")
+    again = pandas.read_csv(tmp_path / "again.csv")["prediction"].to_numpy()[held_out["row"] - 1]
+    np.testing.assert_allclose(again, held_out["prediction"], rtol=1e-4)
+    done = steinflow_("report", folder)
+    assert done.exit_code == 1
+    assert "no report of a run by formula" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "code"),
+    [
+        (["--formula", "count ~ agee"], "Did you mean 'age'", 1),
+        (["--formula", "count ~ age + "], "error at its end", 1),
+        (["--formula", FORMULA, "--family", "beta"], "strictly between 0 and 1", 1),
+        (["--formula", FORMULA, "--prior", "age"], "NAME=DISTRIBUTION", 1),
+        (["--formula", FORMULA, "--target", "count"], "either --target COLUMN", 2),
+        (["--formula", FORMULA, "--drop", "age"], "names its columns", 2),
+        (["--target", "count", "--prior", "age=Normal(0, 1)"], "belongs to a formula", 2),
+        ([], "either --target COLUMN", 2),
+    ],
+)
+def test_misuse_ends_with_a_sentence_and_writes_nothing(frame, tmp_path, options, message, code):
+    data, folder = write(frame, tmp_path / "data.csv"), tmp_path / "run"
+    done = steinflow_("fit", data, *options, "--output", folder)
+    assert done.exit_code == code
+    assert message in " ".join(done.stderr.replace("│", " ").split())
+    assert not folder.exists()

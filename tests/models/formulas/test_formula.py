@@ -1,0 +1,189 @@
+"""Formulas as targets: the density by a naive loop, coordinates and back, predictions, priors, compiled code."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import polars
+import pytest
+
+import steinflow as sf
+
+FORMULA = "y ~ x * z + (1 + x | g) + (1 | g:h)"
+
+
+@pytest.fixture(scope="module")
+def target(table):
+    return sf.formula(FORMULA, table, weights="weight")
+
+
+@pytest.fixture(scope="module")
+def particle(target):
+    return target.sample_prior(jax.random.key(1))
+
+
+def naive_mean(table, p):
+    """The mean of every row, by a loop over rows."""
+    levels, cells = [0, 1, 2, 3, 4, 5], sorted({(g, h) for g, h in zip(table["g"], table["h"], strict=True)})
+    means = []
+    for row in table.itertuples():
+        b, c = row.z == "b", row.z == "c"
+        g, cell = levels.index(row.g), cells.index((row.g, row.h))
+        mean = p["Intercept"] + p["x"] * row.x + p["z"][0] * b + p["z"][1] * c
+        mean += row.x * (p["x:z"][0] * b + p["x:z"][1] * c)
+        means.append(mean + p["1|g"][g] + p["x|g"][g] * row.x + p["1|g:h"][cell])
+    return np.array(means)
+
+
+def naive_log_density(target, table, p):
+    """Prior times likelihood in double precision, where effects of groups are normal given their covariance."""
+    residuals = table["y"] - naive_mean(table, p)
+    value = np.sum(table["weight"] * (-0.5 * (residuals / p["sigma"]) ** 2 - np.log(p["sigma"])))
+    at_means = p["Intercept"] + p["x"] * table["x"].mean()
+    for i, level in enumerate("bc"):
+        chosen = table["z"] == level
+        at_means += p["z"][i] * chosen.mean() + p["x:z"][i] * (chosen * table["x"]).mean()
+    for name in ("Intercept", "x", "z", "x:z", "1|g_sigma", "x|g_sigma", "1|g:h_sigma", "sigma"):
+        value += np.sum(target.priors[name].log_prob(jnp.asarray(at_means if name == "Intercept" else p[name])))
+    sds, r = np.array([p["1|g_sigma"], p["x|g_sigma"]]), p["1+x|g_cor"][0]
+    covariance = np.outer(sds, sds) * np.array([[1, r], [r, 1]])
+    effects = np.stack([p["1|g"], p["x|g"]], axis=1)
+    value += np.sum(-0.5 * np.einsum("li,ij,lj->l", effects, np.linalg.inv(covariance), effects))
+    return value - 0.5 * np.sum((p["1|g:h"] / p["1|g:h_sigma"]) ** 2)
+
+
+def test_the_density_is_that_of_a_loop_over_rows(target, table):
+    """Differences between points with the same scales, for which all Jacobians are constants."""
+    draws = [target.sample_prior(jax.random.key(key)) for key in (1, 2)]
+    draws[1] |= {name: draws[0][name] for name in draws[0] if name.endswith(("sigma", "cor"))}
+    log_density = jax.jit(lambda draw: target.log_density(target.unconstrain(draw)))
+    values = [float(log_density(draw)) for draw in draws]
+    plain = [naive_log_density(target, table, jax.tree.map(lambda v: np.asarray(v, float), draw)) for draw in draws]
+    np.testing.assert_allclose(values[1] - values[0], plain[1] - plain[0], rtol=1e-4)
+
+
+def test_scales_have_the_prior_that_is_printed(target):
+    """The density of all that the likelihood does not see integrates to the priors, log-determinants included."""
+    only_prior = sf.formula("y ~ 1 + (1 | g)", {"y": [0.0, 1.0] * 3, "g": [0, 1, 2] * 2, "w": [1e-9] * 6}, weights="w")
+    draws = [only_prior.sample_prior(jax.random.key(key)) for key in (0, 1)]
+    log_density = jax.jit(lambda draw: only_prior.log_density(only_prior.unconstrain(draw)))
+    values = [log_density(draw) for draw in draws]
+
+    def expected(p):
+        priors = sum(only_prior.priors[n].log_prob(p[n]) + jnp.log(p[n]) for n in ("sigma", "1|g_sigma"))
+        z = p["1|g"] / p["1|g_sigma"]
+        return priors + only_prior.priors["Intercept"].log_prob(p["Intercept"]) - 0.5 * jnp.sum(z**2)
+
+    np.testing.assert_allclose(values[1] - values[0], expected(draws[1]) - expected(draws[0]), rtol=1e-4)
+
+
+def test_users_see_what_methods_move_and_back(target, particle):
+    assert set(target.parameters) == set(particle)
+    for name, value in jax.jit(lambda p: target.constrain(target.unconstrain(p)))(particle).items():
+        np.testing.assert_allclose(value, particle[name], rtol=2e-4, atol=1e-4, err_msg=name)
+
+
+def test_means_are_those_of_a_loop_over_rows(target, table, particle):
+    one = jax.tree.map(lambda leaf: leaf[None], particle)
+    expected = naive_mean(table, jax.tree.map(lambda v: np.asarray(v, float), particle))
+    np.testing.assert_allclose(target.means(one)[0], expected, rtol=1e-4)
+    some = table.iloc[::-7]
+    np.testing.assert_allclose(target.predict(one, polars.from_pandas(some)), expected[::-7], rtol=1e-4)
+
+
+def test_levels_never_seen_are_drawn_from_their_distribution(target, table, particle):
+    many = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], 4000, axis=0), particle)
+    new = table.iloc[:1].assign(g=99, h=0)
+    with pytest.warns(UserWarning, match="not seen"):
+        drawn = target.means(many, new)[:, 0]
+    sds, x = np.array([particle["1|g_sigma"], particle["x|g_sigma"]], float), float(new["x"].iloc[0])
+    variance = sds[0] ** 2 + (x * sds[1]) ** 2 + 2 * x * sds[0] * sds[1] * float(particle["1+x|g_cor"][0])
+    variance += float(particle["1|g:h_sigma"]) ** 2
+    np.testing.assert_allclose(np.std(drawn), np.sqrt(variance), rtol=0.06)
+
+
+def test_priors_are_scaled_to_the_data_printed_and_replaceable(table):
+    target = sf.formula("y ~ x", table, priors={"x": "Normal(1, 5)", "sigma": dist.HalfNormal(2.0)})
+    sd = table["y"].std(ddof=0)
+    np.testing.assert_allclose(target.priors["Intercept"].scale, 2.5 * sd, rtol=1e-5)
+    assert float(target.priors["x"].loc) == 1
+    text = str(target.priors)
+    assert "Normal(1, 5)  (given)" in text
+    assert "HalfNormal(2)  (given)" in text
+    plain = sf.formula("y ~ x", table)
+    np.testing.assert_allclose(plain.priors["x"].scale, 2.5 * sd / table["x"].std(ddof=0), rtol=1e-5)
+
+
+def test_a_prior_with_bounds_bounds_the_slope(table):
+    target = sf.formula("y ~ x", table, priors={"x": "HalfNormal(3)", "Intercept": "Uniform(0, 500)"})
+    draws = jax.vmap(target.sample_prior)(jax.random.split(jax.random.key(0), 20))
+    assert np.all(np.asarray(draws["x"]) > 0)
+    back = jax.jit(jax.vmap(lambda p: target.constrain(target.unconstrain(p))))(draws)
+    np.testing.assert_allclose(back["x"], draws["x"], rtol=1e-4)
+    np.testing.assert_allclose(back["Intercept"], draws["Intercept"], rtol=1e-3, atol=1e-2)
+
+
+def test_other_data_of_the_same_shape_share_compiled_code(table):
+    targets = [sf.formula("y ~ x + (1 | g)", table.assign(x=table["x"] * k)) for k in (1.0, 2.0)]
+    structures = [jax.tree.structure(target) for target in targets]
+    assert structures[0] == structures[1]
+
+
+def test_labels_name_levels_as_bambi_does(target):
+    labels = target.observations.labels()
+    assert labels.dims["x:z"] == ("x:z_dim",)
+    assert labels.coords["x:z_dim"] == ["b", "c"]
+    assert labels.coords["g__factor_dim"] == list("012345")
+    assert labels.coords["1+x|g_cor_dim"] == ["1, x"]
+
+
+def test_auxiliary_parameters_may_have_formulas(table):
+    target = sf.formula(["y ~ x", "sigma ~ t + (1 | g)"], table)
+    p = target.sample_prior(jax.random.key(0))
+    rows = target.rows()
+    forms = jax.jit(lambda p: target.regression.forms(target.regression.from_user(p), rows))(p)
+    log_sigma = p["sigma_Intercept"] + p["sigma_t"] * table["t"].to_numpy() + p["sigma_1|g"][table["g"].to_numpy()]
+    np.testing.assert_allclose(forms["sigma"] + jnp.log(target.regression.unit), log_sigma, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("formula", "family"),
+    [
+        ("grade ~ x + (1 + x | g)", "categorical"),
+        ("p(yes, trials) ~ x", "binomial"),
+        ("grade ~ x + (1 | g)", "cumulative"),
+    ],
+)
+def test_other_families_go_to_coordinates_and_back_and_predict(table, formula, family):
+    target = sf.formula(formula, table, family=family)
+    p = jax.vmap(target.sample_prior)(jax.random.split(jax.random.key(0), 3))
+    back = jax.jit(jax.vmap(lambda one: target.constrain(target.unconstrain(one))))(p)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-3), back, p)
+    new = table[["x", "g", "trials"]].iloc[:4]
+    expected = target.means(p)[:, :4]
+    np.testing.assert_allclose(target.means(p, new), expected, rtol=1e-4, atol=1e-5)
+    name = next(iter(target.observations.observed()))
+    drawn = target.observations.predictive(p, new, key=jax.random.key(0))[name]
+    assert drawn.shape == (3, 4)
+
+
+def test_censored_rows_count_as_survivors(table):
+    known = sf.formula("positive ~ x", table, family="weibull")
+    both = [
+        sf.formula(formula, table.assign(status=np.where(table["event"] == 1, "none", "right")), family="weibull")
+        for formula in ("Surv(positive, event) ~ x", "censored(positive, status) ~ x")
+    ]
+    p = jax.tree.map(lambda leaf: leaf[None], known.sample_prior(jax.random.key(0)))
+    exact, *bounded = (next(iter(t.observations.log_likelihoods(p).values()))[0] for t in (known, *both))
+    np.testing.assert_array_equal(bounded[0], bounded[1])
+    happened = table["event"].to_numpy() == 1
+    np.testing.assert_allclose(bounded[0][happened], exact[happened], rtol=1e-6)
+    assert np.all(np.asarray(bounded[0])[~happened] <= 0)
+    assert any("right-censored" in note for note in both[0].notes)
+
+
+def test_offsets_have_the_slope_one(table):
+    target = sf.formula("count ~ x + offset(log(trials))", table, family="poisson")
+    p = jax.tree.map(lambda leaf: leaf[None], target.sample_prior(jax.random.key(0)))
+    twice = target.means(p, table.assign(trials=2 * table["trials"]))
+    np.testing.assert_allclose(twice, 2 * target.means(p), rtol=1e-4)

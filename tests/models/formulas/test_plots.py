@@ -1,0 +1,62 @@
+"""Plots of what a formula says: the numbers that are drawn."""
+
+import matplotlib
+import numpy as np
+import pytest
+
+import steinflow as sf
+from steinflow.models.formulas.effects import grid, shown_effects
+
+matplotlib.use("Agg")
+
+
+@pytest.fixture(scope="module")
+def result(table):
+    """A step from the prior: the plots do not ask whether it is the posterior."""
+    target = sf.formula("y ~ x * z + t + (1 | g)", table)
+    return sf.fit(target, sf.SVGD.paper(), num_particles=20, num_steps=1, key=0, progress=False)
+
+
+def test_terms_that_interact_are_drawn_together(result, table):
+    assert shown_effects(result.target.about.designs["mu"]) == [("t",), ("x", "z")]
+    rows = grid(table[["x", "z", "t", "g"]], ["x", "z"], 7)
+    assert len(rows) == 21
+    assert rows["t"].nunique() == 1
+    np.testing.assert_allclose(rows["t"].iloc[0], table["t"].mean())
+    assert rows["g"].iloc[0] in set(table["g"])
+
+
+def test_conditional_effects_are_means_without_groups(result):
+    figure = sf.plots.conditional_effects(result)
+    alone, together = figure.axes
+    assert [text.get_text() for text in together.get_legend().get_texts()] == ["a", "b", "c"]
+    line = alone.lines[0]
+    p = {name: np.asarray(value, float) for name, value in result.particles.items()}
+    usual = result.target.effect_grid(["t"]).iloc[0]
+    level = "abc".index(usual["z"])
+    at_level = (p["z"][:, level - 1] + usual["x"] * p["x:z"][:, level - 1]) if level else 0.0
+    means = p["Intercept"] + p["x"] * usual["x"] + p["t"] * usual["t"] + at_level
+    np.testing.assert_allclose(line.get_ydata()[0], np.median(means), rtol=1e-3)
+
+
+def test_group_effects_are_sorted(result):
+    axis = sf.plots.group_effects(result, "1|g").axes[0]
+    means = axis.lines[-1].get_xdata()
+    assert np.all(np.diff(means) >= 0)
+    np.testing.assert_allclose(np.sort(np.mean(result.particles["1|g"], axis=0)), means, rtol=1e-5)
+    with pytest.raises(ValueError, match=r"no group term '1\|h'"):
+        sf.plots.group_effects(result, "1|h")
+
+
+def test_predictive_checks_of_numbers_counts_and_two_values(result, table):
+    assert "observed" in sf.plots.predictive_check(result).axes[0].get_legend_handles_labels()[1]
+    counts = sf.formula("count ~ t", table, family="poisson")
+    several = sf.fit(counts, sf.SVGD.paper(), num_particles=20, num_steps=1, key=0, progress=False)
+    bars = sf.plots.predictive_check(several).axes[0].patches
+    np.testing.assert_allclose([bar.get_height() ** 2 for bar in bars], np.bincount(table["count"]), rtol=1e-6)
+
+
+def test_other_targets_are_refused(result):
+    plain = sf.fit(lambda x: -x @ x, particles=np.zeros((5, 1)), num_steps=1, progress=False)
+    with pytest.raises(ValueError, match="model by formula"):
+        sf.plots.conditional_effects(plain)
