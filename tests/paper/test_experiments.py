@@ -228,6 +228,7 @@ def test_expectations(tmp_path):
     assert "| Monte Carlo | 20 |" in page
 
 
+@pytest.mark.slow
 def test_uncertainty(tmp_path, monkeypatch):
     # Without NUTS and NPV, which take long to compile: the page is made of what is finished.
     svgd_alone = dataclasses.replace(

@@ -200,6 +200,7 @@ def test_reparametrised_models(schools):
         sf.from_numpyro(handlers.reparam(centred, config={"theta": LocScaleReparam()}), ERRORS, EFFECTS)
 
 
+@pytest.mark.slow  # funsor takes long to trace
 def test_enumerated_sites_are_summed_out():
     pytest.importorskip("funsor")
 
