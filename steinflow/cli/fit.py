@@ -180,7 +180,7 @@ def fit(
         _say_what_comes(prepared, quiet=quiet)
         run, said = run_fit(prepared, **settings), len(prepared.notes)
     else:
-        console.remark(f"{problem.title[:1].upper()}{problem.title[1:]}.", quiet=quiet)
+        console.remark(f"{problem.title}.", quiet=quiet)
         run, said = fit_formula(frame, problem, test_fraction=test_fraction, **settings), 0
     for note in run.notes[said:]:
         console.remark(note, quiet=quiet)
