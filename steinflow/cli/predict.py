@@ -12,7 +12,8 @@ from steinflow.cli import console, options
 from steinflow.models.formulas.response import response_columns
 from steinflow.results.files import write_whole
 from steinflow.results.summary import number
-from steinflow.tables.features import Missing, describe_missing
+from steinflow.tables.cells import describe_missing
+from steinflow.tables.features import Missing
 from steinflow.tables.formula_problems import FormulaFit
 from steinflow.tables.formulas import evaluate_formula, prediction_table
 from steinflow.tables.predictions import evaluate, prediction_frame
@@ -40,6 +41,7 @@ def predict_rows(
     encoding: options.Encoding = "utf-8",
     separator: options.Separator = None,
     decimal: options.Decimal = ".",
+    thousands: options.Thousands = None,
     missing_marker: options.Markers = None,
     as_json: console.Json = False,
     quiet: console.Quiet = False,
@@ -55,7 +57,7 @@ def predict_rows(
       steinflow predict runs/houses-price new-houses.csv
     """
     saved = load_run(run)
-    frame = options.read(data, encoding, separator, decimal, missing_marker)
+    frame = options.read(data, encoding, separator, decimal, thousands, missing_marker)
     if isinstance(saved.estimator, FormulaFit):
         predictions, evaluation, notes = _by_formula(saved.estimator, frame)
     else:

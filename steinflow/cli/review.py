@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from steinflow.cli import console, options
-from steinflow.cli.fit import summary_of
+from steinflow.cli.outputs import summary_of
 from steinflow.results.files import write_whole
 from steinflow.results.summary import number
 from steinflow.tables.predictions import METRICS

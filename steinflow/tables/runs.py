@@ -15,14 +15,24 @@ import numpy as np
 
 from steinflow.results.files import appearing
 from steinflow.results.result import Result, load
+from steinflow.tables.checks import worst
 from steinflow.tables.formula_problems import FormulaFit, FormulaProblem
 from steinflow.tables.parameters import Parameters
 from steinflow.tables.problems import Estimator, Problem
 from steinflow.tables.tables import Frame, shown
 
-_FORMAT = 2
+_FORMAT = 3
 _LIGHTS = {"good": "green", "doubtful": "yellow", "bad": "red"}
-_PLAIN = ("settings", "data", "evaluation", "notes", "command", "versions", "created")  # JSON holds them as they are
+_PLAIN = (
+    "settings",
+    "data",
+    "evaluation",
+    "checks",
+    "notes",
+    "command",
+    "versions",
+    "created",
+)  # JSON holds them as they are
 _RESULT, _START, _DETAILS, _HELD_OUT = "result.nc", "start.npy", "run.json", "held_out.csv"
 
 
@@ -42,6 +52,7 @@ class Run:
         data: the file, its rows and its checksum.
         evaluation: metrics and calibration on held-out rows; None if none were held out.
         held_out: predictions for some of these rows, beside the truth.
+        checks: of the model, whether it fits, as plain values: name, level, text, and what to try.
         notes: what the user should know about the data and the fit.
         command: to repeat the run.
         versions: of the packages.
@@ -55,6 +66,7 @@ class Run:
     data: dict[str, Any]
     evaluation: dict[str, Any] | None
     held_out: Frame | None
+    checks: list[dict[str, Any]]
     notes: list[str]
     command: str
     versions: dict[str, str]
@@ -67,8 +79,14 @@ class Run:
 
     @property
     def light(self) -> str:
-        """The verdict as a traffic light: green, yellow or red."""
+        """The verdict on the inference as a traffic light: green, yellow or red."""
         return _LIGHTS[self.result.verdict.level]
+
+    @property
+    def model_light(self) -> str | None:
+        """The worst check of the model as a traffic light; None where nothing could be checked."""
+        level = worst(self.checks)
+        return None if level is None else _LIGHTS[level]
 
     @property
     def regression(self) -> tuple[Problem, Estimator]:

@@ -25,7 +25,7 @@ def test_fit_shows_priors_and_predict_says_what_is_new(frame, tmp_path):
     done = steinflow_("fit", data, *options, "--output", folder)
     assert done.exit_code == 0, done.output
     assert "Normal(0, 5)" in done.stdout
-    assert "5 effects of groups" in done.stdout
+    assert "5 effects of groups" in " ".join(done.stdout.split())
     assert "On 12 held-out rows" in done.stdout
     new = write(frame.drop(columns="count").assign(school="other").iloc[:3], tmp_path / "new.csv")
     done = steinflow_("predict", folder, new, "--output", tmp_path / "out.csv")
