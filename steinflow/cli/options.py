@@ -14,6 +14,7 @@ Data = Annotated[Path, typer.Argument(metavar="DATA", help="A CSV or Parquet fil
 RunFolder = Annotated[
     Path, typer.Argument(metavar="RUN", help="The folder that `steinflow fit` wrote.", show_default=False)
 ]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file of --output if it exists.")]
 Encoding = Annotated[
     str, typer.Option(help="Encoding of a CSV file, such as latin-1 or cp1252.", rich_help_panel=_PANEL)
 ]

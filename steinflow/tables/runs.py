@@ -19,7 +19,7 @@ from steinflow.tables.checks import worst
 from steinflow.tables.formula_problems import FormulaFit, FormulaProblem
 from steinflow.tables.parameters import Parameters
 from steinflow.tables.problems import Estimator, Problem
-from steinflow.tables.tables import Frame, shown
+from steinflow.tables.tables import Frame, csv_text, read_cells, shown
 
 _FORMAT = 3
 _LIGHTS = {"good": "green", "doubtful": "yellow", "bad": "red"}
@@ -121,7 +121,7 @@ class Run:
             self.result.save(unfinished / _RESULT)
             np.save(unfinished / _START, self.start, allow_pickle=False)
             if self.held_out is not None:
-                self.held_out.to_csv(unfinished / _HELD_OUT, index=False)
+                (unfinished / _HELD_OUT).write_text(csv_text(self.held_out), "utf-8")
             details = {name: getattr(self, name) for name in _PLAIN}
             details |= {"problem": self.problem.to_json(), "learned": self.estimator.learned()}
             details["files"] = {path.name: checksum(path) for path in sorted(unfinished.iterdir())}
@@ -153,7 +153,7 @@ def load_run(folder: str | Path) -> Run:
             problem=problem,
             estimator=problem.estimator().restore(result, details["learned"]),
             start=np.load(folder / _START, allow_pickle=False),
-            held_out=_held_out(folder / _HELD_OUT),
+            held_out=read_cells(folder / _HELD_OUT) if (folder / _HELD_OUT).exists() else None,
             **{name: details[name] for name in _PLAIN},
         )
     except RunError:
@@ -199,6 +199,18 @@ def check_free(folder: Path, *, overwrite: bool) -> None:
         raise RunError(f"{error} It is not replaced; choose another folder with --output.") from error
 
 
+def check_new(path: Path | None, *, overwrite: bool) -> None:
+    """Refuse a file that somebody named, and that exists already."""
+    if path is not None and path.exists() and not overwrite:
+        raise RunError(f"{shown(path, 200)} exists already; name another file, or add --overwrite to replace it.")
+
+
+def free_file(stem: str, suffix: str) -> Path:
+    """Return stem.suffix, or stem-2.suffix and so on where that is taken."""
+    candidates = (Path(f"{stem}{'' if k == 1 else f'-{k}'}{suffix}") for k in range(1, 100_000))
+    return next(path for path in candidates if not path.exists())
+
+
 def free_folder(name: str) -> Path:
     """Return runs/name, or runs/name-2 and so on where that is taken."""
     safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.") or "run"
@@ -241,10 +253,3 @@ def _finite(values):
     if isinstance(values, list | tuple):
         return [_finite(value) for value in values]
     return None if isinstance(values, float) and not math.isfinite(values) else values
-
-
-def _held_out(path: Path):
-    import pandas
-
-    # Labels stay text as they were: "NA" or "1.0" may be the name of a class.
-    return pandas.read_csv(path, keep_default_na=False, dtype=str) if path.exists() else None

@@ -2,6 +2,7 @@
 
 import collections
 import difflib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import numpy as np
 _SEPARATORS = (",", ";", "\t", "|")
 _CSV = (".csv", ".tsv", ".txt", ".gz", ".bz2", ".xz", ".zip")
 _PARQUET = (".parquet", ".pq")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a cell begins with that a spreadsheet computes
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _PEEK = 2**16  # bytes that tell what kind of file this is
 
 
@@ -84,6 +87,31 @@ def read_table(
     if frame.empty:
         raise TableError(f"{shown(path.name)} has no rows below its header.")
     return _without_row_numbers(frame.reset_index(drop=True))
+
+
+def csv_text(frame: Frame) -> str:
+    """Return a table as CSV whose cells no spreadsheet takes for formulas: text such as =1+1 begins with an apostrophe.
+
+    `read_cells` reads it back.
+    """
+    safe = frame.rename(columns=_disarmed)
+    texts = [name for name in safe.columns if safe[name].dtype.kind not in "iufb"]
+    return safe.assign(**{name: safe[name].map(_disarmed, na_action="ignore") for name in texts}).to_csv(index=False)
+
+
+def read_cells(path: Path) -> Frame:
+    """Read what `csv_text` wrote, all cells as text: "NA" or "1.0" may be the name of a class."""
+    frame = _pandas().read_csv(path, keep_default_na=False, dtype=str).rename(columns=_armed)
+    return frame.map(_armed)
+
+
+def _disarmed(value):
+    text = str(value)
+    return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else value
+
+
+def _armed(text):
+    return text[1:] if text.startswith("'") and text[1:].startswith(_FORMULA) else text
 
 
 def check_column(frame: Frame, name: str, where: str) -> None:
