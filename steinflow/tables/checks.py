@@ -27,6 +27,7 @@ _COVERAGE, _COVERAGE_OFF, _COVERAGE_BAD = 0.9, 0.03, 0.1
 _MEAN_OFF = 0.05  # sds
 _SPREAD_OFF, _SPREAD_BAD = 1.1, 1.5  # ratios of sds
 _ZEROS_OFF, _ZEROS_BAD = 0.02, 0.1  # of the rows
+_MOST_BARS = 60  # of a plot of counts
 _NEGATIVE = 0.01  # of the draws
 
 
@@ -57,6 +58,8 @@ class Drawn:
         frame: all columns of the table, for these rows.
         used: the columns that the model uses.
         family: of the response.
+        pooled: whether effects of groups are drawn towards their mean, so that residuals of fitted rows grow with the
+            prediction even where the model is right.
     """
 
     kind: Kind
@@ -67,6 +70,7 @@ class Drawn:
     frame: Frame
     used: frozenset[str]
     family: str
+    pooled: bool = False
 
 
 def model_checks(drawn: Drawn | None, evaluation: dict[str, Any] | None) -> list[Check]:
@@ -76,6 +80,27 @@ def model_checks(drawn: Drawn | None, evaluation: dict[str, Any] | None) -> list
         checks += [*_on_draws(drawn), *_on_structure(drawn)]
     order = ("bad", "doubtful", "good")
     return sorted(filter(None, checks), key=lambda check: order.index(check.level))
+
+
+def predictive_shape(drawn: Drawn | None) -> dict[str, Any] | None:
+    """Return how many rows there are of every count, or in every interval of numbers: observed, and drawn anew.
+
+    Plain values for a plot: `edges` of the bars, `observed`, and `low`, `middle` and `high` of the central 90%.
+    """
+    if drawn is None or drawn.draws is None or len(drawn.y) < 2:
+        return None
+    y, draws = drawn.y, drawn.draws
+    # What few of the draws reach would squeeze all the rest.
+    low, high = min(np.min(y), np.quantile(draws, 0.002)), max(np.max(y), np.quantile(draws, 0.998))
+    if drawn.kind == "counts" and high - low <= _MOST_BARS:
+        edges = np.arange(low, high + 2) - 0.5
+    else:
+        edges = np.linspace(low, high, _MOST_BARS // 2 + 1) if high > low else np.array([low - 0.5, low + 0.5])
+    observed = np.histogram(y, edges)[0]
+    limits = np.quantile([np.histogram(row, edges)[0] for row in draws], (0.05, 0.5, 0.95), axis=0)
+    names = ("edges", "observed", "low", "middle", "high")
+    columns = dict(zip(names, (edges, observed, *limits), strict=True))
+    return {"kind": drawn.kind, **{name: np.asarray(values, float).tolist() for name, values in columns.items()}}
 
 
 def chosen_rows(num_rows: int) -> np.ndarray:
@@ -168,7 +193,10 @@ def _on_structure(drawn):
     """Look for columns, or predictions, by which the mean of the residuals varies."""
     residuals = (drawn.y - drawn.mean) / np.maximum(drawn.sd, 1e-12 * max(np.std(drawn.y), 1e-300))
     names = list(drawn.frame.columns)[:_MOST_COLUMNS]
-    candidates = [*((name, _levels(drawn.frame[name])) for name in names), (None, _bins(drawn.mean))]
+    candidates = [
+        *((name, _levels(drawn.frame[name])) for name in names),
+        (None, None if drawn.pooled else _bins(drawn.mean)),
+    ]
     candidates = [(name, codes) for name, codes in candidates if codes is not None]
     found = []
     for name, codes in candidates:
@@ -176,7 +204,8 @@ def _on_structure(drawn):
         if chance < _SURE / len(candidates):
             found.append((share, name))
     if not found:
-        text = f"residuals vary neither along the prediction nor by any of {counted(len(names), 'column')}"
+        text = f"residuals vary by none of {counted(len(names), 'column')}"
+        text += "" if drawn.pooled else ", nor along the prediction"
         return [Check("residuals", "good", text)]
     return [_structure(drawn, name, share) for share, name in sorted(found, key=lambda pair: -pair[0])[:_NAMED]]
 

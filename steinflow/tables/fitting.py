@@ -21,7 +21,7 @@ from steinflow.methods.svgd.method import SVGD
 from steinflow.results.result import versions
 from steinflow.stein.geometry import even_sample
 from steinflow.tables.cells import check_cells, check_kinds, describe_missing, missing_rows
-from steinflow.tables.checks import MOST_DRAWS, Check, Drawn, chosen_rows, model_checks
+from steinflow.tables.checks import MOST_DRAWS, Drawn, chosen_rows, model_checks, predictive_shape
 from steinflow.tables.features import Features, Missing
 from steinflow.tables.parameters import Recorder
 from steinflow.tables.predictions import evaluate, prediction_frame
@@ -181,7 +181,7 @@ def run_fit(
         data={**(data or {}), "num_rows": num_rows, "num_held_out": len(prepared.held_out[1])},
         evaluation=evaluation,
         held_out=held_out,
-        checks=model_checks(_drawn(prepared, estimator), evaluation),
+        drawn=_drawn(prepared, estimator),
         notes=prepared.notes,
         command=command,
     )
@@ -196,11 +196,11 @@ def finished(
     data: dict[str, Any],
     evaluation: dict[str, Any] | None,
     held_out: Frame | None,
-    checks: list[Check],
+    drawn: Drawn | None,
     notes: list[str],
     command: str,
 ) -> Run:
-    """Return a run that has just been made; the arguments are attributes of `Run`."""
+    """Return a run that has just been made, with its checks; the other arguments are attributes of `Run`."""
     return Run(
         problem=problem,
         estimator=estimator,
@@ -209,7 +209,8 @@ def finished(
         data=data,
         evaluation=evaluation,
         held_out=held_out,
-        checks=[check.to_json() for check in checks],
+        checks=[check.to_json() for check in model_checks(drawn, evaluation)],
+        predictive=predictive_shape(drawn),
         notes=notes,
         command=command,
         versions=versions("pandas", "scikit-learn", "formulae"),

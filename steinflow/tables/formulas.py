@@ -1,5 +1,6 @@
 """A formula and a table as a run: rows held out, fit, metrics and predictions."""
 
+import dataclasses
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from steinflow.models.formulas.response import response_columns
 from steinflow.models.supervised import usual_batch_size
 from steinflow.stein.geometry import even_sample
 from steinflow.tables.cells import check_cells
-from steinflow.tables.checks import MOST_DRAWS, Drawn, chosen_rows, model_checks
+from steinflow.tables.checks import MOST_DRAWS, Drawn, chosen_rows
 from steinflow.tables.fitting import METHODS, RECORDS, check_test_fraction, drawn_classes, finished
 from steinflow.tables.formula_problems import FormulaFit, FormulaProblem, FormulaRecorder
 from steinflow.tables.predictions import INTERVAL_LEVELS, about_classes
@@ -104,7 +105,7 @@ def fit_formula(
         data={**(data or {}), "num_rows": len(learn), "num_held_out": len(test)},
         evaluation=evaluation,
         held_out=table,
-        checks=model_checks(_drawn_anew(fitted, others), evaluation),
+        drawn=_drawn_anew(fitted, others),
         notes=[*notes, *(note for note in target.notes if "right-censored" in note)],
         command=command,
     )
@@ -185,13 +186,13 @@ def _drawn_anew(fitted, others) -> Drawn | None:
     rows = chosen_rows(len(about.frame))
     frame, y = about.frame.iloc[rows].reset_index(drop=True), about.response.y[rows]
     shown = others.drop(columns=[n for n in response_columns(about.response_term) if n in others]).iloc[rows]
-    used = frozenset(about.predictor_columns)
+    used, pooled = frozenset(about.predictor_columns), bool(target.regression.group_names())
     if about.response.levels is not None or family.name == "bernoulli":
         mean = np.asarray(target.predict(result.particles, frame, weights=result.weights), float)
-        return drawn_classes(_probabilities(mean), y.astype(int), shown, used)
+        return dataclasses.replace(drawn_classes(_probabilities(mean), y.astype(int), shown, used), pooled=pooled)
     draws = _drawn(fitted, frame, MOST_DRAWS)
     kind = "counts" if family.name.endswith(("poisson", "binomial")) else "numbers"
-    return Drawn(kind, y, draws.mean(axis=0), draws.std(axis=0), draws, shown, used, family.name)
+    return Drawn(kind, y, draws.mean(axis=0), draws.std(axis=0), draws, shown, used, family.name, pooled)
 
 
 def _probabilities(mean):
@@ -202,11 +203,15 @@ def _probabilities(mean):
 def _drawn(fitted, frame, num_draws=_DRAWS):
     """Return draws of the response of every row, several for each particle."""
     result = fitted.result_
-    chosen = even_sample(len(result), num_draws, result.probabilities)
+    num_particles = min(len(result), num_draws)  # as many as the means are of, which then share compiled code
+    chosen = even_sample(len(result), num_particles, result.probabilities)
     particles = jax.tree.map(lambda leaf: jnp.asarray(leaf)[chosen], result.particles)
     with warnings.catch_warnings(action="ignore", category=UserWarning):  # the means have said it
-        drawn = fitted.target.observations.predictive(particles, frame, key=jax.random.key(0))
-    return np.asarray(next(iter(drawn.values())), float)
+        drawn = [
+            fitted.target.observations.predictive(particles, frame, key=jax.random.key(time))
+            for time in range(-(-num_draws // num_particles))
+        ]
+    return np.concatenate([np.asarray(next(iter(each.values())), float) for each in drawn])
 
 
 def _held_out(frame, fraction, seed) -> np.ndarray:

@@ -28,6 +28,7 @@ _PLAIN = (
     "data",
     "evaluation",
     "checks",
+    "predictive",
     "notes",
     "command",
     "versions",
@@ -53,6 +54,7 @@ class Run:
         evaluation: metrics and calibration on held-out rows; None if none were held out.
         held_out: predictions for some of these rows, beside the truth.
         checks: of the model, whether it fits, as plain values: name, level, text, and what to try.
+        predictive: fitted rows beside rows drawn anew, for a plot; None where there is none.
         notes: what the user should know about the data and the fit.
         command: to repeat the run.
         versions: of the packages.
@@ -67,6 +69,7 @@ class Run:
     evaluation: dict[str, Any] | None
     held_out: Frame | None
     checks: list[dict[str, Any]]
+    predictive: dict[str, Any] | None
     notes: list[str]
     command: str
     versions: dict[str, str]
