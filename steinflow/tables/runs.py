@@ -204,7 +204,7 @@ def check_free(folder: Path, *, overwrite: bool) -> None:
 
 def check_new(path: Path | None, *, overwrite: bool) -> None:
     """Refuse a file that somebody named, and that exists already."""
-    if path is not None and path.exists() and not overwrite:
+    if path is not None and path.is_file() and not overwrite:
         raise RunError(f"{shown(path, 200)} exists already; name another file, or add --overwrite to replace it.")
 
 

@@ -162,6 +162,19 @@ def test_strict():
     assert steinflow_(*fit, "--strict").exit_code == 3
 
 
+def test_a_model_that_does_not_fit_is_no_matter_of_the_inference():
+    frame = tables.numbers()
+    write(frame.assign(y=5 * frame["a"] ** 2 + 0.1 * frame["y"]))
+    done = steinflow_("fit", "data.csv", "--target", "y", *QUICK, "--strict", "--json")
+    values = json.loads(done.stdout)
+    assert done.exit_code == 4
+    assert values["verdict"]["light"] != "red"
+    assert values["model_checks"]["light"] == "red"
+    worst = values["model_checks"]["checks"][0]
+    assert "'a', which is in the model" in worst["text"]
+    assert "bs(a, df=5)" in worst["try"][0]
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -5,7 +5,7 @@ import pandas
 import pytest
 
 from steinflow.tables.cells import check_cells, check_kinds, describe_missing, missing_rows
-from steinflow.tables.tables import TableError, as_text, read_table
+from steinflow.tables.tables import TableError, as_text, csv_text, read_cells, read_table
 
 
 @pytest.mark.parametrize(
@@ -76,3 +76,15 @@ def test_codes_have_one_name_whatever_the_type_of_the_column():
     assert as_text(whole, ["zip"])["zip"].tolist() == ["1", "2"]
     assert as_text(with_gap, ["zip"])["zip"].iloc[0] == "1"
     assert as_text(with_gap, ["zip"])["zip"].isna().tolist() == [False, True]
+
+
+def test_no_cell_of_a_written_table_is_a_formula_and_all_come_back(tmp_path):
+    cells = ["=1+1", "+2", "-2", "-x", "@sum", "'quoted", "plain", "1e5", "\tx"]
+    frame = pandas.DataFrame({"=head": cells, "n": np.arange(len(cells)) - 4.0})
+    path = tmp_path / "out.csv"
+    path.write_text(csv_text(frame), "utf-8")
+    raw = pandas.read_csv(path, dtype=str)
+    assert raw["'=head"].tolist() == ["'=1+1", "+2", "-2", "'-x", "'@sum", "'quoted", "plain", "1e5", "'\tx"]
+    back = read_cells(path)
+    assert back["=head"].tolist() == cells
+    assert back["n"].astype(float).tolist() == frame["n"].tolist()

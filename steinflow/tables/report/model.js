@@ -74,7 +74,7 @@ function predictive() {
   const isCount = shown.kind === "counts", most = Math.max(...observed, ...high);
   const plot = axes(box, {
     height: 300, x: [edges[0], edges[edges.length - 1]], y: [0, root(most) * 1.06], xLabel: data.target, title: "Number of rows",
-    yTicks: ticks([0, root(most)], 4), yFormat: (v) => number(Math.round(v * v)),
+    yTicks: ticks([0, most], 5).map(root), yFormat: (v) => number(Math.round(v * v)),
     ...(isCount ? { xTicks: ticks([Math.ceil(edges[0]), Math.floor(edges[edges.length - 1])], 8).filter(Number.isInteger) } : {}),
   });
   observed.forEach((count, i) => {
