@@ -190,7 +190,7 @@ class Poisson(Family):
         return jnp.exp(outputs)
 
     def usual_outputs(self, y):
-        return np.log([max(np.mean(y), 0.5 / len(y))])
+        return np.log(np.array([max(np.mean(y), 0.5 / len(y))]))
 
     def sample(self, key, outputs, log_gamma):
         return jax.random.poisson(key, jnp.exp(outputs))

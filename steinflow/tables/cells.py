@@ -36,7 +36,7 @@ def missing_cells(frame: Frame) -> np.ndarray:
 
 def missing_rows(frame: Frame) -> np.ndarray:
     """Return which rows have a missing or infinite value in any column."""
-    return missing_cells(frame).any(axis=1)
+    return np.any(missing_cells(frame), axis=1)
 
 
 def describe_missing(frame: Frame) -> str:

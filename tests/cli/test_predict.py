@@ -36,7 +36,8 @@ def test_what_a_person_sees(runs):
 
 
 def test_many_classes_fit_on_a_screen():
-    frame = pandas.DataFrame({"row": [1, 2], "prediction": ["a", "b"], "P(a)": [0.6, 0.2], "P(b)": [0.3, 0.7], "P(c)": [0.1, 0.1]})
+    probabilities = {"P(a)": [0.6, 0.2], "P(b)": [0.3, 0.7], "P(c)": [0.1, 0.1]}
+    frame = pandas.DataFrame({"row": [1, 2], "prediction": ["a", "b"], **probabilities})
     assert _shown(frame) is frame
     many = _shown(frame.assign(d=0.0))
     assert many.to_dict("list") == {"row": [1, 2], "prediction": ["a", "b"], "probability": [0.6, 0.7]}

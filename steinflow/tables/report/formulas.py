@@ -28,11 +28,12 @@ def effects_of(fitted: FormulaFit) -> list[dict[str, Any]]:
             }
             for curve in effect.curves
         ]
-        second = effect.names[1] if len(effect.names) > 1 and not effect.of_classes else None
+        first, *others = effect.names
+        second = others[0] if others and not effect.of_classes else None
         levels = None if effect.levels is None else list(effect.levels)
         found.append(
             {
-                "first": effect.names[0],
+                "first": first,
                 "second": second,
                 "levels": levels,
                 "response": effect.response,
