@@ -115,7 +115,7 @@ def _for_installed_version(tree: "xarray.DataTree"):
     with warnings.catch_warnings():  # ArviZ announces its next major version on import
         warnings.simplefilter("ignore", FutureWarning)
         import arviz
-    return arviz.InferenceData.from_datatree(tree)  # pyright: ignore[reportAttributeAccessIssue]
+    return arviz.InferenceData.from_datatree(tree)
 
 
 def _origin(result: "Result") -> dict[str, str]:

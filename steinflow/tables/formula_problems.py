@@ -80,7 +80,8 @@ class FormulaProblem:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "FormulaProblem":
         """Return what `to_json` described."""
-        return cls(**{**values, **{name: tuple(values[name]) for name in ("formulas", "categorical")}})
+        fixed: dict[str, Any] = {**values, **{name: tuple(values[name]) for name in ("formulas", "categorical")}}
+        return cls(**fixed)
 
 
 @dataclasses.dataclass(frozen=True)
