@@ -211,7 +211,7 @@ def _on_structure(drawn):
 
 
 def _structure(drawn, name, share):
-    level = "bad" if share > _SHARE_BAD else "doubtful"
+    level: Level = "bad" if share > _SHARE_BAD else "doubtful"
     if name is None:
         return Check(
             "residuals", level, "residuals vary along the prediction: the form of the mean is not right", _CURVE
@@ -222,9 +222,11 @@ def _structure(drawn, name, share):
     own = f'an effect for each value of {quoted}: --formula "... + (1 | {shown(name, 40)})", or --categorical'
     curve = f'a curve in {quoted}: --formula "... + bs({shown(name, 40)}, df=5)"'
     if not is_amount:
-        return Check("residuals", level, text, (own, f"an interaction with {quoted}"))
-    first = curve if name in drawn.used else f"{quoted} as a predictor"
-    return Check("residuals", level, text, (first, f"an interaction with {quoted}"))
+        return Check("residuals", level, text, (own,))
+    if name in drawn.used:
+        return Check("residuals", level, text, (curve, f"an interaction with {quoted}"))
+    # Without a predictor a model says less, but that is not wrong; rows that depend on each other make it wrong.
+    return Check("residuals", "doubtful", text, (f"{quoted} as a predictor",))
 
 
 def _explained(residuals, codes) -> tuple[float, float]:
