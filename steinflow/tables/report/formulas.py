@@ -76,10 +76,13 @@ def in_words(fitted: FormulaFit) -> list[str]:
     target = fitted.target
     regression, design = target.regression, target.about.designs["mu"]
     family, link = regression.family, regression.link
+    what = "its mean is" if link == "identity" else f"its mean, on the scale of the link {link}, is"
+    if family.ordered:
+        what = "the log-odds of a higher class are"
+    elif family.num_levels is not None:
+        what = "the score of each class but the first, whose softmax gives the probabilities, is"
     lines = [
-        f"{target.about.response.name} follows a distribution of the family {family.name}; its mean"
-        + (" is" if link == "identity" else f", on the scale of the link {link}, is")
-        + " a sum of effects."
+        f"{target.about.response.name} follows a distribution of the family {family.name}; {what} a sum of effects."
     ]
     terms = [term.name for term in design.common]
     if terms:
