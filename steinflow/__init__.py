@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 from steinflow.devices.sharding import mesh
 from steinflow.inference.checkpoints import Checkpoint
 from steinflow.inference.loop import fit
+from steinflow.inference.many import fit_many
 from steinflow.inference.stopping import Converged
 from steinflow.methods import svgd
 from steinflow.methods.base import Draws, Method, Time
 from steinflow.methods.svgd.ensemble import Ensemble
 from steinflow.methods.svgd.method import SVGD
 from steinflow.results.diagnostics import dispersion, goodness_of_fit, ksd
+from steinflow.results.many import Many
 from steinflow.results.outcome import Outcome
 from steinflow.results.result import Result, load
 from steinflow.stein import kernels
@@ -98,6 +100,7 @@ __all__ = [
     "Draws",
     "Ensemble",
     "Method",
+    "Many",
     "MonteCarlo",
     "Outcome",
     "ParallelSGLD",
@@ -109,6 +112,7 @@ __all__ = [
     "data",
     "dispersion",
     "fit",
+    "fit_many",
     "flatten",
     "formula",
     "from_network",

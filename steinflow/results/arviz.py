@@ -101,10 +101,10 @@ def to_arviz(
     }
     if observed:
         groups["observed_data"] = group(variables(observed), {}, dims=dims, coords=coords, attributes=origin)
-    return _for_installed_version(xarray.DataTree.from_dict(groups))
+    return for_installed_version(xarray.DataTree.from_dict(groups))
 
 
-def _for_installed_version(tree: "xarray.DataTree"):
+def for_installed_version(tree: "xarray.DataTree"):
     """Return the tree, which ArviZ 1 works on; as `arviz.InferenceData` where ArviZ is older."""
     try:
         version = metadata.version("arviz")

@@ -16,7 +16,7 @@ import numpy as np
 from steinflow.devices.arrays import as_array
 from steinflow.devices.keys import as_key
 from steinflow.results import arviz
-from steinflow.results.files import read_netcdf, to_netcdf, write_whole
+from steinflow.results.files import read_netcdf, save_netcdf, to_tree
 from steinflow.results.measures import dispersion_of, ksd_of
 from steinflow.results.outcome import Ending, Outcome
 from steinflow.results.predictions import judge_predictions
@@ -216,7 +216,7 @@ class Result:
             ImportError: where BlackJAX is not installed.
         """
         target = self._target(target, "check")
-        result = self._with_equal_weights()
+        result = self.with_equal_weights()
         flat, points = flatten(target, result.particles)
         moves = nuts_moves(flat, points, num_moves, key=as_key(key))
         log_densities, scores = flat.log_densities_and_scores(moves.last)
@@ -272,7 +272,7 @@ class Result:
         predictions = (
             {}
             if observations is None
-            else observations.predictive(self._with_equal_weights().particles, *args, key=as_key(key), **kwargs)
+            else observations.predictive(self.with_equal_weights().particles, *args, key=as_key(key), **kwargs)
         )
         if not predictions:
             raise ValueError(
@@ -307,7 +307,7 @@ class Result:
             key: seeds the predictive draws.
         """
         return arviz.to_arviz(
-            self._with_equal_weights(),
+            self.with_equal_weights(),
             self.target if target is None else target,
             log_likelihood=log_likelihood,
             posterior_predictive=posterior_predictive,
@@ -336,11 +336,7 @@ class Result:
             OSError: where the file cannot be written, for instance on a full disk. A file that was there before is
                 left as it was, and the result can be saved elsewhere.
         """
-        try:
-            return write_whole(path, to_netcdf(self))
-        except OSError as error:
-            advice = "Nothing is lost: free some space or choose another path, and save the result again"
-            raise OSError(error.errno, f"{error.strerror}. {advice}", str(path)) from error
+        return save_netcdf(path, to_tree(self))
 
     @_NOT_FINITE_IS_FINE
     def _average(self, tree: PyTree) -> PyTree:
@@ -363,7 +359,7 @@ class Result:
             )
         return as_target(target)
 
-    def _with_equal_weights(self) -> "Result":
+    def with_equal_weights(self) -> "Result":
         """Return the result with particles repeated in proportion to their weights, where they have any."""
         return self if self.weights is None else self._at(even_sample(len(self), len(self), self.weights))
 

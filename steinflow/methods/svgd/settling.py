@@ -22,8 +22,12 @@ All is done in the coordinates of the walk, in which nothing is correlated: a pa
 stays on the ridge that strong correlations make of a posterior. But for the user's functions it is host work, in NumPy.
 """
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from steinflow.devices.arrays import as_array
@@ -33,14 +37,48 @@ from steinflow.targets.flat import FlatTarget
 
 _ITERATIONS = 100
 _MANY = 1000  # particles that represent a posterior well enough as the draws that they are; support points cost n x m
+_FEW_STATES = 1000  # that find support points of many runs: their energy distance is 2 to 15% above that of 4,000
 _STRETCH = 2.0  # at most, in any direction: nearly as many dimensions as particles leave some with little spread
 _SLOPES = 20_000_000  # at most: those of every user's parameter, in every coordinate, at every particle
 _NEWTON_STEPS = 5
 _HEAVIEST = 30.0  # kurtosis: with more, thousands of states do not know the sd, which may be infinite
 
 
+class Draft(NamedTuple):
+    """What support points are made of, in the coordinates of the walk, and the moments that they should have."""
+
+    points: np.ndarray
+    states: np.ndarray
+    moments: Moments
+    correlations: np.ndarray | None
+
+
 def settled(target: FlatTarget, particles: np.ndarray, recalled: Recollection) -> np.ndarray:
     """Return particles that represent what these remember, each mode in proportion to its mass."""
+    draft = drafted(particles, recalled)
+    points = support_points(*_single(draft.points, draft.states)) if len(particles) <= _MANY else draft.points
+    return finished(target, particles, recalled, draft, points)
+
+
+def all_settled(
+    targets: Sequence[FlatTarget], particles: Sequence[np.ndarray], recalled: Sequence[Recollection]
+) -> list[np.ndarray]:
+    """Return the same for many runs with as many particles each, whose support points are found by compiled code.
+
+    Those see a quarter of the states, which takes a quarter of the time. Shapes and moments are those of all states.
+    """
+    drafts = list(map(drafted, particles, recalled))
+    if len(particles[0]) <= _MANY:
+        pairs = [_single(draft.points, draft.states[:: -(-len(draft.states) // _FEW_STATES)]) for draft in drafts]
+        found = _support_points_of_all(np.stack([x for x, _ in pairs]), _stacked([states for _, states in pairs]))
+        support = np.asarray(found)
+    else:
+        support = [draft.points for draft in drafts]
+    return list(map(finished, targets, particles, recalled, drafts, support))
+
+
+def drafted(particles: np.ndarray, recalled: Recollection) -> Draft:
+    """Return what the particles remember, ready to be represented."""
     (num_particles, dim), frame, modes = particles.shape, recalled.frame, recalled.modes
     if modes is None:
         states, moments = frame.points(recalled.states.reshape(-1, dim)), recalled.moments()
@@ -50,10 +88,15 @@ def settled(target: FlatTarget, particles: np.ndarray, recalled: Recollection) -
         states = modes.evenly()
         points, moments = states[even_sample(len(states), num_particles)][:num_particles], Moments.of(states)
         correlations = np.corrcoef(states, rowvar=False).reshape(dim, dim) if num_particles > dim else None
-    states = matched(states, moments, correlations)
-    if num_particles <= _MANY:
-        points = support_points(points.astype(np.float32), states.astype(np.float32)).astype(float)
-    points = matched(shaped(points, states), moments, correlations)
+    return Draft(points, matched(states, moments, correlations), moments, correlations)
+
+
+def finished(
+    target: FlatTarget, particles: np.ndarray, recalled: Recollection, draft: Draft, points: np.ndarray
+) -> np.ndarray:
+    """Return support points as particles, with shapes and moments as they should be."""
+    states, moments, frame = draft.states, draft.moments, recalled.frame
+    points = matched(shaped(points.astype(float), states), moments, draft.correlations)
     found = frame.center + frame.moves(as_seen(target, recalled, points, moments, states))
     # Where nothing moved, or everything overflowed, there is nothing to represent.
     return np.where(np.all(np.isfinite(found)), found, particles)
@@ -68,6 +111,38 @@ def support_points(points: np.ndarray, states: np.ndarray) -> np.ndarray:
         away = np.sum(push, axis=1, keepdims=True) * x - push @ x
         x = (share * away + pull @ states) / np.sum(pull, axis=1, keepdims=True)
     return x
+
+
+@jax.jit
+def _support_points_of_all(points, states):
+    """Return the same for many sets of points, one after the other: pairs of one set stay in the cache."""
+
+    def inverse_distances(a, b):
+        squares = jnp.sum(a**2, axis=1)[:, None] + jnp.sum(b**2, axis=1) - 2 * a @ b.T
+        return jax.lax.rsqrt(jnp.maximum(squares, 1e-12))
+
+    def one(pair):
+        x, states = pair
+        share, apart = len(states) / len(x), 1 - jnp.eye(len(x), dtype=x.dtype)
+
+        def iterate(_, x):
+            pull, push = inverse_distances(x, states), apart * inverse_distances(x, x)
+            away = jnp.sum(push, axis=1, keepdims=True) * x - push @ x
+            return (share * away + pull @ states) / jnp.sum(pull, axis=1, keepdims=True)
+
+        return jax.lax.fori_loop(0, _ITERATIONS, iterate, x)
+
+    return jax.lax.map(one, (points, states))
+
+
+def _single(*arrays):
+    return tuple(array.astype(np.float32) for array in arrays)
+
+
+def _stacked(sets):
+    """Return sets of states as one array, as many of each as the shortest has: few runs end before all are kept."""
+    shortest = min(map(len, sets))
+    return np.stack([states[np.arange(shortest) * len(states) // shortest] for states in sets])
 
 
 def shaped(points: np.ndarray, states: np.ndarray) -> np.ndarray:
