@@ -124,7 +124,7 @@ def fit_many(
         size = _block_size(run, begin, number)
         interruption.check()
         bar = stack.enter_context(tqdm(total=number * num_steps, unit="step", unit_scale=True, disable=not progress))
-        ended = _Ended(run, number, num_steps, names, size)
+        ended = _Ended(run, number, num_steps, size, identified=flat.identified)
         waiting = [(rows, None) for rows in np.array_split(np.arange(number), -(-number // size))]
         while waiting:
             last_round, left = len(waiting) == 1, []
@@ -152,7 +152,6 @@ def _run_block(run, rows, block, ended, bar, interruption, *, to_the_end) -> tup
         clock = time.perf_counter()
         block = run.advance(block, count)
         seconds = time.perf_counter() - clock
-        ended.seconds += seconds
         chunk = next_chunk(chunk, count, seconds)
         bar.update(int(np.sum(active)) * count)
         steps = steps + count
@@ -166,16 +165,15 @@ def _run_block(run, rows, block, ended, bar, interruption, *, to_the_end) -> tup
             ended.add(rows[finished], block.at(np.flatnonzero(finished)), outcome)
             bar.update(int(np.sum(num_steps - steps[finished])))
         active &= ~(over | done)
-    ended.settle()
     return (rows[active], block.at(np.flatnonzero(active))) if np.any(active) else None
 
 
 class _Ended:
     """Collects runs that have ended, settles them a block at a time, and makes their results."""
 
-    def __init__(self, run: BlockRun, number: int, num_steps: int, names: Sequence[str], size: int):
-        self.num_steps, self.seconds = num_steps, 0.0
-        self._run, self._names, self._size, self._versions = run, names, size, versions()
+    def __init__(self, run: BlockRun, number: int, num_steps: int, size: int, *, identified: bool):
+        self.num_steps, self._identified = num_steps, identified
+        self._run, self._size, self._versions = run, size, versions()
         self._open: list[tuple[int, Any, Any, int, Outcome]] = []
         self._results: list[Result | None] = [None] * number
 
@@ -185,31 +183,13 @@ class _Ended:
             (int(row), _row(block.items, k), _row(block.states, k), int(block.steps[k]), outcome)
             for k, row in enumerate(rows)
         ]
-        if len(self._open) >= self._size:
-            self.settle()
-
-    def settle(self) -> None:
-        """Settle all runs that are noted, and make their results."""
-        if not self._open:
-            return
-        ended, self._open = self._open, []
-        targets = [self._run.runs.target(jax.tree.map(as_array, item)) for _, item, *_ in ended]
-        begun = [k for k, (*_, outcome) in enumerate(ended) if outcome is not Outcome.NON_FINITE]
-        ends = [Settled(state) for _, _, state, *_ in ended]
-        settled = self._run.runs.method.settle_all([targets[k] for k in begun], [ended[k][2] for k in begun])
-        for k, end in zip(begun, settled, strict=True):
-            ends[k] = end
-        for same in _of_one_shape([end.state for end in ends]):
-            rows = _filled(np.asarray(same), self._size) if len(same) < self._size else np.asarray(same)
-            views = self._run.view(_together([ended[k][1] for k in rows]), _together([ends[k].state for k in rows]))
-            for position, k in enumerate(same):
-                row, _, _, step, outcome = ended[k]
-                view = jax.tree.map(lambda leaf, position=position: leaf[position], views)
-                self._results[row] = self._result(view.cut(), ends[k], targets[k].source, step, outcome)
+        while len(self._open) >= self._size:
+            self._settle()
 
     def results(self) -> Iterator[Result]:
         """Return the results in the order of the items."""
-        self.settle()
+        if self._open:
+            self._settle()
         if all(result is not None and _never_began(result) for result in self._results):
             raise ValueError(
                 f"The log density or its score is not finite at any starting particle of any of the "
@@ -219,6 +199,22 @@ class _Ended:
         for result in self._results:
             assert result is not None
             yield result
+
+    def _settle(self) -> None:
+        """Settle as many runs as a block has, or all that there are, and make their results."""
+        ended, self._open = self._open[: self._size], self._open[self._size :]
+        number = len(ended)
+        ended += ended[:1] * (self._size - number)  # so that one compiled program serves
+        items, states = [item for _, item, *_ in ended], [state for _, _, state, *_ in ended]
+        targets = [self._run.runs.target(jax.tree.map(as_array, item)) for item in items]
+        ends = self._run.runs.method.settle_all(targets, states)
+        for same in _of_one_shape([end.state for end in ends]):
+            views = self._run.view(_together([items[k] for k in same]), _together([ends[k].state for k in same]))
+            for position, k in enumerate(same):
+                if k < number:
+                    row, _, _, step, outcome = ended[k]
+                    view = jax.tree.map(lambda leaf, position=position: leaf[position], views)
+                    self._results[row] = self._result(view.cut(), ends[k], targets[k].source, step, outcome)
 
     def _result(self, final: View, end: Settled, target: Varied, step: int, outcome: Outcome) -> Result:
         return Result(
@@ -237,7 +233,7 @@ class _Ended:
                 "versions": self._versions,
                 **{name: np.asarray(value).item() for name, value in final.draws.metrics.items()},
                 **end.findings,
-                **judged_by_predictions(target, final.user, final.draws.num_chains),
+                **({} if self._identified else judged_by_predictions(target, final.user, final.draws.num_chains)),
             },
         )
 

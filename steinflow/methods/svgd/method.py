@@ -179,12 +179,11 @@ class SVGD(Method):
         recalled = list(map(_recalled, states))
         ends = [Settled(state) for state in states]
         if known := [k for k, each in enumerate(recalled) if each is not None]:
+            filled = known + known[:1] * (len(states) - len(known))  # one compiled program, whoever knows something
             found = all_settled(
-                [targets[k] for k in known],
-                [np.asarray(states[k].particles) for k in known],
-                [each for each in recalled if each is not None],
+                *([some[k] for k in filled] for some in (targets, [np.asarray(s.particles) for s in states], recalled))
             )
-            for k, particles in zip(known, found, strict=True):
+            for k, particles in zip(known, found, strict=False):
                 ends[k] = _at_the_end(states[k], particles, recalled[k])
         return ends
 

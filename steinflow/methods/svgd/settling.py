@@ -55,26 +55,36 @@ class Draft(NamedTuple):
 
 def settled(target: FlatTarget, particles: np.ndarray, recalled: Recollection) -> np.ndarray:
     """Return particles that represent what these remember, each mode in proportion to its mass."""
-    draft = drafted(particles, recalled)
-    points = support_points(*_single(draft.points, draft.states)) if len(particles) <= _MANY else draft.points
-    return finished(target, particles, recalled, draft, points)
+    points, states, moments, correlations = drafted(particles, recalled)
+    if len(particles) <= _MANY:
+        points = support_points(*_single(points, states)).astype(float)
+    points = matched(shaped(points, states), moments, correlations)
+    return _placed(particles, recalled.frame, as_seen(target, recalled, points, moments, states))
 
 
 def all_settled(
     targets: Sequence[FlatTarget], particles: Sequence[np.ndarray], recalled: Sequence[Recollection]
 ) -> list[np.ndarray]:
-    """Return the same for many runs with as many particles each, whose support points are found by compiled code.
+    """Return the same for many runs of as many particles each; what takes long is compiled code for all of them.
 
-    Those see a quarter of the states, which takes a quarter of the time. Shapes and moments are those of all states.
+    Their support points see a quarter of the states, which takes a quarter of the time. Shapes and moments are those of
+    all states.
     """
-    drafts = list(map(drafted, particles, recalled))
+    drafts, dtype = list(map(drafted, particles, recalled)), particles[0].dtype
+    support = [draft.points for draft in drafts]
     if len(particles[0]) <= _MANY:
-        pairs = [_single(draft.points, draft.states[:: -(-len(draft.states) // _FEW_STATES)]) for draft in drafts]
-        found = _support_points_of_all(np.stack([x for x, _ in pairs]), _stacked([states for _, states in pairs]))
-        support = np.asarray(found)
-    else:
-        support = [draft.points for draft in drafts]
-    return list(map(finished, targets, particles, recalled, drafts, support))
+        few = [draft.states[:: -(-len(draft.states) // _FEW_STATES)] for draft in drafts]
+        support = np.asarray(_support_points_of_all(*_single(np.stack(support), _stacked(few)))).astype(float)
+    points = [matched(shaped(x, draft.states), *draft[2:]) for x, draft in zip(support, drafts, strict=True)]
+    states, frames = _stacked([draft.states for draft in drafts]), [each.frame for each in recalled]
+    first = as_array(frames[0].center + frames[0].moves(states[0]), dtype)
+    seen = np.asarray(_seen(targets[0], first))
+    if not np.array_equal(seen, first) and particles[0].size * seen.shape[1] <= _SLOPES:
+        moments = _together([(draft.moments.mean, draft.moments.sd) for draft in drafts])
+        given = _together(frames), np.stack(points), states, *moments
+        given = jax.tree.map(lambda leaf: as_array(leaf, dtype), given)
+        points = np.asarray(_as_seen_by_all(_together(targets), *given), float)
+    return list(map(_placed, particles, frames, points))
 
 
 def drafted(particles: np.ndarray, recalled: Recollection) -> Draft:
@@ -91,13 +101,9 @@ def drafted(particles: np.ndarray, recalled: Recollection) -> Draft:
     return Draft(points, matched(states, moments, correlations), moments, correlations)
 
 
-def finished(
-    target: FlatTarget, particles: np.ndarray, recalled: Recollection, draft: Draft, points: np.ndarray
-) -> np.ndarray:
-    """Return support points as particles, with shapes and moments as they should be."""
-    states, moments, frame = draft.states, draft.moments, recalled.frame
-    points = matched(shaped(points.astype(float), states), moments, draft.correlations)
-    found = frame.center + frame.moves(as_seen(target, recalled, points, moments, states))
+def _placed(particles, frame, points):
+    """Return points of the walk's coordinates as particles."""
+    found = frame.center + frame.moves(points)
     # Where nothing moved, or everything overflowed, there is nothing to represent.
     return np.where(np.all(np.isfinite(found)), found, particles)
 
@@ -137,6 +143,14 @@ def _support_points_of_all(points, states):
 
 def _single(*arrays):
     return tuple(array.astype(np.float32) for array in arrays)
+
+
+def _together(trees):
+    """Return trees of arrays as one, with a leading axis; what is no array is that of the first."""
+    stack = jax.tree.map(
+        lambda *leaves: np.stack(leaves) if eqx.is_array_like(leaves[0]) else leaves[0], *trees
+    )
+    return jax.tree.map(lambda leaf: as_array(leaf) if isinstance(leaf, np.ndarray) else leaf, stack)
 
 
 def _stacked(sets):
@@ -188,21 +202,50 @@ def as_seen(
         values, slopes = _seen_and_slopes(target, as_array(frame.center + frame.moves(points), dtype))
         slopes = frame.scores(np.asarray(slopes, float)[:, known])
         values = (np.append(points, np.asarray(values, float)[:, known], axis=1) - mean) / sd
-        points = points - _shortest(values, np.append(own, slopes, axis=1) / sd[:, None])
+        points = points - _shortest(values, np.append(own, slopes, axis=1) / sd[:, None], np)
     return points
 
 
-def _shortest(values, slopes):
-    """Return the least moves, to be taken off, that give all values (n, p) mean 0 and sd 1; slopes are (n, p, d)."""
+def _shortest(values, slopes, xp):
+    """Return the least moves, to be taken off, that give all values (n, p) mean 0 and sd 1; slopes are (n, p, d).
+
+    `xp` is NumPy, or JAX's in compiled code.
+    """
     num, dim = len(values), slopes.shape[-1]
-    mean = np.mean(values, axis=0)
+    mean = xp.mean(values, axis=0)
     deviations = values - mean
-    missing = np.append(mean, 0.5 * (np.mean(deviations**2, axis=0) - 1))
-    changes = np.append(slopes, deviations[..., None] * slopes, axis=1).transpose(1, 0, 2).reshape(-1, num * dim) / num
+    missing = xp.append(mean, 0.5 * (xp.mean(deviations**2, axis=0) - 1))
+    changes = xp.append(slopes, deviations[..., None] * slopes, axis=1).transpose(1, 0, 2).reshape(-1, num * dim) / num
     gram = changes @ changes.T
     # Parameters that say the same twice leave it singular.
-    ridge = 1e-4 * np.trace(gram) / len(gram) * np.eye(len(gram))
-    return (changes.T @ np.linalg.solve(gram + ridge, missing)).reshape(num, dim)
+    ridge = 1e-4 * xp.trace(gram) / len(gram) * xp.eye(len(gram), dtype=gram.dtype)
+    return (changes.T @ xp.linalg.solve(gram + ridge, missing)).reshape(num, dim)
+
+
+@eqx.filter_jit
+def _as_seen_by_all(targets, frames, points, states, means, sds):
+    """Return what `as_seen` does for many runs, one after the other."""
+    arrays, rest = eqx.partition(targets, eqx.is_array)
+
+    def one(given):
+        arrays, frame, points, states, own_mean, own_sd = given
+        target = eqx.combine(arrays, rest)
+        seen = target.user_numbers(frame.center + frame.moves(states))
+        mean, sd = jnp.mean(seen, axis=0), jnp.std(seen, axis=0)
+        fourth = jnp.mean(((seen - mean) / sd) ** 4, axis=0)
+        known = (sd > 1e-6 * jnp.abs(mean)) & (fourth < _HEAVIEST)
+        mean, sd = jnp.append(own_mean, jnp.where(known, mean, 0.0)), jnp.append(own_sd, jnp.where(known, sd, 1.0))
+        own = jnp.broadcast_to(jnp.eye(points.shape[1], dtype=points.dtype), (len(points), *2 * points.shape[1:]))
+
+        def newton(_, points):
+            values, slopes = _with_slopes(target, frame.center + frame.moves(points))
+            values = jnp.append(points, jnp.where(known, values, 0.0), axis=1)
+            slopes = jnp.append(own, jnp.where(known[:, None], frame.scores(slopes), 0.0), axis=1)
+            return points - _shortest((values - mean) / sd, slopes / sd[:, None], jnp)
+
+        return jax.lax.fori_loop(0, _NEWTON_STEPS, newton, points)
+
+    return jax.lax.map(one, (arrays, frames, points, states, means, sds))
 
 
 @eqx.filter_jit
@@ -210,8 +253,12 @@ def _seen(target, particles):
     return target.user_numbers(particles)
 
 
-@eqx.filter_jit
-def _seen_and_slopes(target, particles):
+_seen_and_slopes = eqx.filter_jit(lambda target, particles: _with_slopes(target, particles))
+
+
+def _with_slopes(target, particles):
+    """Return the user's numbers at every particle, and their slopes."""
+
     def one(x):
         numbers = target.user_numbers(x[None])[0]
         return numbers, numbers
