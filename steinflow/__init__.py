@@ -4,6 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from steinflow.devices.sharding import mesh
+from steinflow.inference.calibration import calibrate
 from steinflow.inference.checkpoints import Checkpoint
 from steinflow.inference.loop import fit
 from steinflow.inference.many import fit_many
@@ -108,6 +109,7 @@ __all__ = [
     "Result",
     "Target",
     "Time",
+    "calibrate",
     "constraints",
     "data",
     "dispersion",

@@ -44,6 +44,18 @@ class Target(eqx.Module):
             "of particles, or give the target a prior: Density(..., prior=lambda key: one_draw)."
         )
 
+    def simulate(self, params: Params, key: PRNGKeyArray) -> PyTree:
+        """Draw the data that one particle, in the user's space, would produce, as `given` takes them."""
+        raise ValueError(
+            "This target does not know how to simulate its data. Pass simulate=, a function of one particle and a key."
+        )
+
+    def given(self, data: PyTree) -> "Target":
+        """Return the same model with other data."""
+        raise ValueError(
+            "This target does not take other data. In its place pass a function that takes data to a target."
+        )
+
     @property
     def data(self) -> Data | None:
         """How steps see the data; None where a target has none."""

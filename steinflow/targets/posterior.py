@@ -59,6 +59,9 @@ class Posterior(ConstrainedTarget):
     def observations(self) -> Observations | None:
         return ObservedRows(self.log_likelihood, self._data.values) if isinstance(self._data, Rows) else None
 
+    def given(self, data):
+        return Posterior(self.log_prior, self.log_likelihood, data, prior=self.prior, constraints=self.constraints)
+
     def user_log_density(self, params, batch):
         return as_scalar(self.log_prior(params), "log prior") + self.user_log_likelihood(params, batch)
 

@@ -37,6 +37,12 @@ class Varied(Target):
     def sample_prior(self, key):
         return self.made.sample_prior(key)
 
+    def simulate(self, params, key):
+        return self.made.simulate(params, key)
+
+    def given(self, data):
+        return self.made.given(data)
+
     @property
     def data(self):
         return self.made.data
