@@ -16,6 +16,7 @@ import numpy as np
 from steinflow.devices.arrays import as_array
 from steinflow.devices.keys import as_key
 from steinflow.results import arviz
+from steinflow.results.evidence import Evidence, evidence_of, log_densities_of
 from steinflow.results.files import read_netcdf, save_netcdf, to_tree
 from steinflow.results.measures import dispersion_of, ksd_of
 from steinflow.results.outcome import Ending, Outcome
@@ -231,6 +232,37 @@ class Result:
             states=None,
         )
         return Check.of(points, moves, moved)
+
+    def evidence(
+        self,
+        num_draws: int = 10_000,
+        *,
+        target: Target | Callable[[Params], Scalar] | None = None,
+        key: int = 0,
+    ) -> Evidence:
+        """Return the log marginal likelihood, by importance sampling from a mixture built on the particles.
+
+        It is that of the log density as given: prior and likelihood have to be normalised, constants included. Models
+        of NumPyro, PyMC and `sf.formula` are. Needs `pip install 'steinflow[arviz]'` for Pareto's k.
+
+        Args:
+            num_draws: of the mixture, three times; the target is evaluated at each, on all of the data.
+            target: what was inferred, for a result that was read from disk; `fit` keeps it otherwise.
+            key: seeds the draws.
+
+        Returns:
+            The log evidence with its standard error; NaN, with a reason, where Pareto's k is above 0.7.
+
+        Raises:
+            ValueError: where the result was read from disk and no target is given, or the target knows only scores.
+            ModuleNotFoundError: where ArviZ is not installed.
+        """
+        target = self._target(target, "evidence")
+        if not target.knows_log_density:
+            raise ValueError("The evidence is made of log densities, and this target only knows its score.")
+        result = self.with_equal_weights()
+        flat, points = flatten(target, result.particles)
+        return evidence_of(log_densities_of(flat, points.dtype), np.asarray(points), num_draws, key)
 
     @_NOT_FINITE_IS_FINE
     def summary(self) -> Summary:
