@@ -87,7 +87,8 @@ def test_a_function_many_priors_and_starting_clouds():
     def make(scale):
         return lambda x: -0.5 * jnp.sum((x / scale) ** 2)
 
-    many = sf.fit_many(make, scales, particles=start * scales[:, None, None], num_steps=500, progress=False)
+    method, start = sf.SVGD(exploration=None), start * scales[:, None, None]
+    many = sf.fit_many(make, scales, method, particles=start, num_steps=200, progress=False)
     np.testing.assert_allclose(many.mean()[:, 0] / scales, 0, atol=0.03)
     np.testing.assert_allclose(many.sd()[:, 0] / scales, 1, atol=0.03)
 
