@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from steinflow.devices.sharding import mesh
 from steinflow.inference.calibration import calibrate
 from steinflow.inference.checkpoints import Checkpoint
+from steinflow.inference.cross_validation import cross_validate
 from steinflow.inference.loop import fit
 from steinflow.inference.many import fit_many
 from steinflow.inference.stopping import Converged
@@ -100,8 +101,8 @@ __all__ = [
     "Density",
     "Draws",
     "Ensemble",
-    "Method",
     "Many",
+    "Method",
     "MonteCarlo",
     "Outcome",
     "ParallelSGLD",
@@ -111,6 +112,7 @@ __all__ = [
     "Time",
     "calibrate",
     "constraints",
+    "cross_validate",
     "data",
     "dispersion",
     "fit",

@@ -106,7 +106,9 @@ class BlockRun:
 @compiled(static=(2,))
 def _drawn(runs, num_particles, items, keys):
     def one(item, key):
-        return jax.vmap(lambda x: ravel_pytree(x)[0])(prior_draws(Varied(runs.make, item), num_particles, runs.key(key)))
+        return jax.vmap(lambda x: ravel_pytree(x)[0])(
+            prior_draws(Varied(runs.make, item), num_particles, runs.key(key))
+        )
 
     return jax.vmap(one)(items, keys)
 

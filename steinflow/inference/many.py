@@ -92,7 +92,9 @@ def fit_many(
     if not isinstance(method, Method | None):
         raise TypeError(f"method is an inference method such as sf.SVGD(); got {method!r}.")
     if particles is not None and num_particles is not None:
-        raise ValueError("particles= are the starting points, and num_particles= is how many to draw: pass one of them.")
+        raise ValueError(
+            "particles= are the starting points, and num_particles= is how many to draw: pass one of them."
+        )
     items, number = _stacked(items)
     names = _checked_names(names, number)
     keys = as_key(key)

@@ -101,10 +101,9 @@ class Calibration:
             return f"calibrated: in {number} simulations no parameter strays from what is right.{runs}"
         ways = "; ".join(self._words(name) for name in self.failing)
         likely = (
-            "Most likely inference fails: look at many.summary() and at the remedies of the verdicts."
+            "Most likely inference fails: look at calibration.posteriors.summary() and at the verdicts."
             if bad > 0.05 * number
-            else "The runs are fine by their own verdicts, so look at the model: it is not the one that was simulated, or "
-            "its posterior is hard in a way that particles do not see."
+            else "The runs are fine by their own verdicts, so look at the model: is it the one that was simulated?"
         )
         return f"not calibrated: {ways}.{runs} {likely}"
 

@@ -134,9 +134,9 @@ def evidence_of(
     error = math.sqrt(max(1 / effective - 1 / num_draws, 0.0))
     if not k <= _LARGEST_K:
         reason = (
-            f"Pareto k is {k:.2f}, above {_LARGEST_K}: a few draws rule the sum, because the posterior has a shape that "
-            "no mixture of these particles covers. Look at the verdict; more particles, or other coordinates of the "
-            "parameters (non-centred ones, say), may help"
+            f"Pareto k is {k:.2f}, above {_LARGEST_K}: a few draws rule the sum, because no mixture of these particles "
+            "covers the posterior. Look at the verdict; more particles, or other coordinates of the parameters "
+            "(non-centred ones, say), may help"
         )
         return Evidence(math.nan, math.nan, float(k), effective, reason)
     return Evidence(float(logsumexp(log_weights) - math.log(num_draws)), error, float(k), effective)

@@ -207,7 +207,10 @@ class ManySummary:
     max_parameters: int = 4
 
     def __str__(self):
-        shown, chosen = range(min(len(self.names), self.max_rows)), range(min(len(self.parameters), self.max_parameters))
+        shown, chosen = (
+            range(min(len(self.names), self.max_rows)),
+            range(min(len(self.parameters), self.max_parameters)),
+        )
         cells = [["", *(self.parameters[p] for p in chosen), "verdict", "ended"]]
         mean, sd = self.columns["mean"], self.columns["sd"]
         cells += [

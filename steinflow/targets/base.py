@@ -16,7 +16,7 @@ import numpy as np
 from steinflow.targets import transforms
 from steinflow.targets.data import Data
 from steinflow.targets.observations import Observations
-from steinflow.typing import Batch, Params, PRNGKeyArray, PyTree, Scalar
+from steinflow.typing import Array, Batch, Params, PRNGKeyArray, PyTree, Scalar
 
 
 class Target(eqx.Module):
@@ -55,6 +55,10 @@ class Target(eqx.Module):
         raise ValueError(
             "This target does not take other data. In its place pass a function that takes data to a target."
         )
+
+    def weighted(self, weights: Array) -> "Target":
+        """Return the same model with rows that count as often as their weights say: those of weight 0 not at all."""
+        raise ValueError("The rows of this target cannot be left out. Those of sf.Posterior can, and of sf.models.")
 
     @property
     def data(self) -> Data | None:

@@ -50,12 +50,48 @@ def padded(sets: Sequence[PyTree]) -> tuple[PyTree, np.ndarray]:
     return jax.tree.map(fill, *arrays), weights.astype(np.float32)
 
 
+def grouped(data: PyTree, by: Sequence | np.ndarray) -> tuple[PyTree, np.ndarray, list[str]]:
+    """Return rows of one table as one data set for each group, padded, with their weights and the names of the groups.
+
+    Args:
+        data: a pytree of arrays with the same leading axis, one entry per row.
+        by: the group of every row.
+
+    Returns:
+        What `padded` returns, and a name for every group, in their order.
+
+    Raises:
+        ValueError: if there is not one group for every row, or a row has none.
+
+    Example:
+        ```python
+        import numpy as np, steinflow as sf
+
+        data, weights, names = sf.data.grouped({"y": np.arange(5.0)}, by=["a", "b", "a", "a", "b"])
+        ```
+    """
+    arrays, groups = jax.tree.map(np.asarray, data), np.asarray(by)
+    lengths = {leaf.shape[0] if leaf.ndim else None for leaf in jax.tree.leaves(arrays)}
+    if lengths != {len(groups)}:
+        raise ValueError(f"by needs one group for every row: {len(groups)} groups, {sorted(map(str, lengths))} rows.")
+    missing = np.array([group is None or group != group for group in groups.tolist()])  # NaN differs from itself
+    if np.any(missing):
+        raise ValueError(
+            f"{np.sum(missing)} rows have no group, the first is row {np.argmax(missing)}. Leave them out."
+        )
+    names, numbers = np.unique(groups.astype(str), return_inverse=True)
+    sets = [jax.tree.map(lambda leaf, k=k: leaf[numbers == k], arrays) for k in range(len(names))]
+    return *padded(sets), names.tolist()
+
+
 def _length(one: PyTree, k: int) -> int:
     lengths = {leaf.shape[0] if leaf.ndim else None for leaf in jax.tree.leaves(one)}
     if lengths == {0}:
         raise ValueError(f"Data set {k} has no rows. Leave it out: without data its posterior is the prior.")
     if len(lengths) != 1 or None in lengths:
-        raise ValueError(f"All arrays of a data set need as many rows; in set {k} there are {sorted(map(str, lengths))}.")
+        raise ValueError(
+            f"All arrays of a data set need as many rows; in set {k} there are {sorted(map(str, lengths))}."
+        )
     return lengths.pop()
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import SupportsIndex
 
+import equinox as eqx
 import jax.numpy as jnp
 
 from steinflow.targets.base import ConstrainedTarget, as_scalar
@@ -10,6 +11,17 @@ from steinflow.targets.data import HostRows, Rows, as_data
 from steinflow.targets.observations import Observations, ObservedRows
 from steinflow.targets.streams import HostData, num_rows_of
 from steinflow.typing import Array, Batch, Params, PRNGKeyArray, PyTree, Scalar
+
+
+class WeightedRows(eqx.Module):
+    """A log likelihood of rows with weights: rows of weight 0 count for nothing, whatever their values."""
+
+    log_likelihood: Callable[[Params, Batch], Array]
+
+    def __call__(self, params, rows):
+        values, weights = rows
+        log_likelihoods = self.log_likelihood(params, values)
+        return jnp.where(weights > 0, weights.astype(log_likelihoods.dtype) * log_likelihoods, 0.0)
 
 
 class Posterior(ConstrainedTarget):
@@ -61,6 +73,12 @@ class Posterior(ConstrainedTarget):
 
     def given(self, data):
         return Posterior(self.log_prior, self.log_likelihood, data, prior=self.prior, constraints=self.constraints)
+
+    def weighted(self, weights):
+        if not isinstance(self._data, Rows):
+            return super().weighted(weights)
+        parts = WeightedRows(self.log_likelihood), Rows((self._data.values, weights))
+        return eqx.tree_at(lambda target: (target.log_likelihood, target._data), self, parts)
 
     def user_log_density(self, params, batch):
         return as_scalar(self.log_prior(params), "log prior") + self.user_log_likelihood(params, batch)

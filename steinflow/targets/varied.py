@@ -43,6 +43,9 @@ class Varied(Target):
     def given(self, data):
         return self.made.given(data)
 
+    def weighted(self, weights):
+        return self.made.weighted(weights)
+
     @property
     def data(self):
         return self.made.data

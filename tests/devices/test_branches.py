@@ -16,7 +16,10 @@ def chosen(condition, x):
 def test_many_get_what_each_would_get_alone(conditions):
     x = np.arange(6.0, dtype=np.float32).reshape(3, 2)
     found = jax.jit(jax.vmap(chosen))(np.array(conditions), x)
-    expected = [jax.lax.cond(c, lambda x: (x + 1, x.sum()), lambda x: (2 * x, jnp.zeros(())), row) for c, row in zip(conditions, x)]
+    expected = [
+        jax.lax.cond(c, lambda x: (x + 1, x.sum()), lambda x: (2 * x, jnp.zeros(())), row)
+        for c, row in zip(conditions, x, strict=True)
+    ]
     for k in range(2):
         np.testing.assert_array_equal(found[k], np.stack([one[k] for one in expected]))
 

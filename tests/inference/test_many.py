@@ -123,7 +123,7 @@ def test_ctrl_c_returns_what_there_is(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "items, expected",
+    ("items", "expected"),
     [
         ([np.ones(3), np.ones(4)], r"item 0 has \[\(3,\)\], item 1 has \[\(4,\)\].*sf.data.padded"),
         ({"x": np.ones(3), "y": np.ones(4)}, "same in every array"),

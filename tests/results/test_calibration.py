@@ -38,7 +38,7 @@ def test_right_posteriors_pass():
 
 
 @pytest.mark.parametrize(
-    "shift, scale, words",
+    ("shift", "scale", "words"),
     [(0.4, 1, "posteriors of a are too high"), (0, 0.6, "too narrow"), (0, 2, "too wide"), (-0.4, 1, "too low")],
 )
 def test_wrong_posteriors_fail_by_name_and_in_words(shift, scale, words):

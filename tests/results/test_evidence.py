@@ -110,9 +110,7 @@ def test_of_eight_schools_is_that_of_quadrature(standard_promotion):
 
     mu, log_tau = np.linspace(-25, 25, 501), np.linspace(-12, 8, 1001)
     tau = np.exp(log_tau)
-    likelihood = sum(
-        stats.norm.logpdf(y[j], mu[:, None], np.sqrt(sigma[j] ** 2 + tau**2)) for j in range(8)
-    )
+    likelihood = sum(stats.norm.logpdf(y[j], mu[:, None], np.sqrt(sigma[j] ** 2 + tau**2)) for j in range(8))
     prior = stats.norm.logpdf(mu, 0, 5)[:, None] + stats.halfcauchy.logpdf(tau, scale=5) + log_tau
     exact = np.log(np.exp(likelihood + prior).sum() * (mu[1] - mu[0]) * (log_tau[1] - log_tau[0]))
     found = sf.fit(sf.from_numpyro(model, y), progress=False).evidence()

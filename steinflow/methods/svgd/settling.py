@@ -147,9 +147,7 @@ def _single(*arrays):
 
 def _together(trees):
     """Return trees of arrays as one, with a leading axis; what is no array is that of the first."""
-    stack = jax.tree.map(
-        lambda *leaves: np.stack(leaves) if eqx.is_array_like(leaves[0]) else leaves[0], *trees
-    )
+    stack = jax.tree.map(lambda *leaves: np.stack(leaves) if eqx.is_array_like(leaves[0]) else leaves[0], *trees)
     return jax.tree.map(lambda leaf: as_array(leaf) if isinstance(leaf, np.ndarray) else leaf, stack)
 
 
