@@ -31,8 +31,8 @@ HEADING = re.compile(r"^#+ +(.*?)(?: *\{ *#(\S+) *\})?$", re.MULTILINE)
 
 
 def is_long(page: Path) -> bool:
-    """Examples compare long runs; the pages about migration and formulas have one model after the other to compile."""
-    return page.parent.name == "examples" or page.name in ("migration.md", "formulas.md")
+    """Examples compare long runs; migration, formulas and many posteriors compile one model after the other."""
+    return page.parent.name == "examples" or page.name in ("migration.md", "formulas.md", "many.md")
 
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())

@@ -95,6 +95,9 @@ def fit_many(
         raise ValueError(
             "particles= are the starting points, and num_particles= is how many to draw: pass one of them."
         )
+    for name, value in (("num_particles", num_particles), ("num_steps", num_steps)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} must be at least 1; got {value}.")
     items, number = _stacked(items)
     names = _checked_names(names, number)
     keys = as_key(key)
@@ -218,9 +221,9 @@ class _Ended:
                     view = jax.tree.map(lambda leaf, position=position: leaf[position], views)
                     self._results[row] = self._result(view.cut(), ends[k], targets[k].source, step, outcome)
 
-    def _result(self, final: View, end: Settled, target: Varied, step: int, outcome: Outcome) -> Result:
+    def _result(self, final: View, end: Settled, target: Target, step: int, outcome: Outcome) -> Result:
         return Result(
-            particles=final.user,
+            particles=jax.tree.map(as_array, final.user),
             weights=final.draws.weights,
             history={},
             ending=ending_of(outcome, final, step=step, num_steps=self.num_steps, stop=None),
@@ -252,17 +255,17 @@ def _stacked(items: PyTree) -> tuple[PyTree, int]:
         items = jax.tree.map(lambda leaf: np.asarray(as_array(leaf)), items)  # in the precision of the device
     except TypeError as error:
         raise TypeError("items must be arrays of numbers, in any pytree; encode text as numbers first.") from error
-    lengths = {leaf.shape[0] if leaf.ndim else None for leaf in jax.tree.leaves(items)}
-    if len(lengths) != 1 or lengths & {None, 0}:
+    lengths = {leaf.shape[0] if leaf.ndim else 0 for leaf in jax.tree.leaves(items)}
+    if len(lengths) != 1 or 0 in lengths:
         raise ValueError(
             "items needs a leading axis of at least one posterior, the same in every array; "
-            f"got lengths {sorted(map(str, lengths))}."
+            f"got shapes {[leaf.shape for leaf in jax.tree.leaves(items)][:10]}."
         )
     for path, leaf in jax.tree_util.tree_leaves_with_path(items):
         if leaf.size == 0:
             name = jax.tree_util.keystr(path) or "items"
             raise ValueError(f"{name} has shape {leaf.shape}: there are no rows to fit in any of the data sets.")
-    return items, lengths.pop()
+    return items, int(lengths.pop())
 
 
 def _of_list(items: list) -> PyTree:
@@ -336,7 +339,7 @@ def _finite_somewhere(run: BlockRun, block: Block) -> np.ndarray:
     return np.any(np.asarray(run.view(block.items, block.states).finite), axis=1)
 
 
-def _row(tree: PyTree, row: int) -> PyTree:
+def _row(tree: PyTree, row: int | np.integer) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[row], tree)
 
 

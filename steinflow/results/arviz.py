@@ -1,5 +1,6 @@
 """Results as ArviZ knows them: groups of named arrays in a `DataTree`. Only this file asks which ArviZ is installed."""
 
+import importlib
 import warnings
 from collections.abc import Mapping, Sequence
 from importlib import metadata
@@ -123,8 +124,7 @@ def pareto_k(log_weights: np.ndarray) -> float:
         raise ModuleNotFoundError("Pareto k is ArviZ's: pip install 'steinflow[arviz]'.", name="arviz")
     if version < 1:
         return float(_old_arviz().psislw(log_weights)[1])
-    from arviz_stats.base import array_stats
-
+    array_stats: Any = importlib.import_module("arviz_stats.base").array_stats  # a part of ArviZ 1
     return float(array_stats.psislw(-log_weights)[1])  # it takes log likelihoods, whose inverse is the weight
 
 

@@ -53,7 +53,7 @@ class Calibration:
     def of(cls, truths, posteriors: Many) -> "Calibration":
         """Compare posteriors with the values that their data were simulated from, a pytree with a leading axis."""
         names, true = columns_of(truths, posteriors[0].labels)
-        found = np.stack([columns_of(result.particles)[1] for result in posteriors])
+        found = np.stack([columns_of(result.with_equal_weights().particles)[1] for result in posteriors])
         mean, sd = found.mean(axis=1), np.maximum(found.std(axis=1), 1e-30)
         levels = (np.arange(found.shape[1]) + 0.5) / found.shape[1]
         quantiles = np.empty_like(true)

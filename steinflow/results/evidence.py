@@ -120,6 +120,7 @@ def evidence_of(
     """
     from scipy.special import logsumexp
 
+    log_weights = np.zeros(0)
     rng, draws, shares = np.random.default_rng(seed), np.asarray(points, float), np.full(len(points), 1 / len(points))
     for _ in range(_ROUNDS):
         proposal = Proposal(draws, shares)
@@ -139,7 +140,7 @@ def evidence_of(
             "(non-centred ones, say), may help"
         )
         return Evidence(math.nan, math.nan, float(k), effective, reason)
-    return Evidence(float(logsumexp(log_weights) - math.log(num_draws)), error, float(k), effective)
+    return Evidence(float(np.asarray(logsumexp(log_weights))) - math.log(num_draws), error, float(k), effective)
 
 
 def log_densities_of(target: FlatTarget, dtype: np.dtype) -> Callable[[np.ndarray], Array]:

@@ -15,7 +15,7 @@ from steinflow.results import arviz
 from steinflow.results.files import describe, open_netcdf, rebuild, save_netcdf
 from steinflow.results.outcome import Ending, Outcome
 from steinflow.results.result import Result
-from steinflow.results.summary import frames_of, number
+from steinflow.results.summary import Summary, frames_of, number
 from steinflow.typing import Params, PyTree
 
 if TYPE_CHECKING:
@@ -88,7 +88,8 @@ class Many(Sequence[Result]):
 
     def summary(self) -> "ManySummary":
         """Return a table with a row for every posterior and parameter; it prints itself."""
-        parts = [result.summary() for result in self]
+        labels = self.results[0].labels  # those of all
+        parts = [Summary.of(result.particles, result.probabilities, [], labels) for result in self]
         columns = {name: np.stack([part.columns[name] for part in parts]) for name in parts[0].columns}
         return ManySummary(parts[0].names, columns, self.names, self.levels, self.outcomes)
 

@@ -164,7 +164,7 @@ class Given(eqx.Module):
     """A model whose observed sites have other values."""
 
     model: Callable
-    values: dict[str, Array]
+    values: dict[str, Any]
 
     def __call__(self, *args, **kwargs):
         return handlers.condition(Unobserve(self.model), data=self.values)(*args, **kwargs)

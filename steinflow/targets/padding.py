@@ -71,9 +71,9 @@ def grouped(data: PyTree, by: Sequence | np.ndarray) -> tuple[PyTree, np.ndarray
         ```
     """
     arrays, groups = jax.tree.map(np.asarray, data), np.asarray(by)
-    lengths = {leaf.shape[0] if leaf.ndim else None for leaf in jax.tree.leaves(arrays)}
-    if lengths != {len(groups)}:
-        raise ValueError(f"by needs one group for every row: {len(groups)} groups, {sorted(map(str, lengths))} rows.")
+    shapes = [leaf.shape for leaf in jax.tree.leaves(arrays)]
+    if any(shape[:1] != groups.shape for shape in shapes):
+        raise ValueError(f"by needs one group per row; got {len(groups)} groups and data of shapes {shapes[:10]}.")
     missing = np.array([group is None or group != group for group in groups.tolist()])  # NaN differs from itself
     if np.any(missing):
         raise ValueError(
@@ -85,14 +85,13 @@ def grouped(data: PyTree, by: Sequence | np.ndarray) -> tuple[PyTree, np.ndarray
 
 
 def _length(one: PyTree, k: int) -> int:
-    lengths = {leaf.shape[0] if leaf.ndim else None for leaf in jax.tree.leaves(one)}
+    lengths = {leaf.shape[0] if leaf.ndim else -1 for leaf in jax.tree.leaves(one)}
     if lengths == {0}:
         raise ValueError(f"Data set {k} has no rows. Leave it out: without data its posterior is the prior.")
-    if len(lengths) != 1 or None in lengths:
-        raise ValueError(
-            f"All arrays of a data set need as many rows; in set {k} there are {sorted(map(str, lengths))}."
-        )
-    return lengths.pop()
+    if len(lengths) != 1 or -1 in lengths:
+        shapes = [leaf.shape for leaf in jax.tree.leaves(one)]
+        raise ValueError(f"All arrays of a data set need as many rows; in set {k} they have the shapes {shapes[:10]}.")
+    return int(lengths.pop())
 
 
 def _shapes(one: PyTree):

@@ -180,11 +180,11 @@ class SVGD(Method):
         ends = [Settled(state) for state in states]
         if known := [k for k, each in enumerate(recalled) if each is not None]:
             filled = known + known[:1] * (len(states) - len(known))  # one compiled program, whoever knows something
-            found = all_settled(
-                *([some[k] for k in filled] for some in (targets, [np.asarray(s.particles) for s in states], recalled))
-            )
-            for k, particles in zip(known, found, strict=False):
-                ends[k] = _at_the_end(states[k], particles, recalled[k])
+            memories = [memory for k in filled if (memory := recalled[k]) is not None]
+            particles = [np.asarray(states[k].particles) for k in filled]
+            found = all_settled([targets[k] for k in filled], particles, memories)
+            for k, settled_particles, memory in zip(known, found, memories, strict=False):
+                ends[k] = _at_the_end(states[k], settled_particles, memory)
         return ends
 
     def done(self, state):

@@ -80,10 +80,7 @@ def all_settled(
     first = as_array(frames[0].center + frames[0].moves(states[0]), dtype)
     seen = np.asarray(_seen(targets[0], first))
     if not np.array_equal(seen, first) and particles[0].size * seen.shape[1] <= _SLOPES:
-        moments = _together([(draft.moments.mean, draft.moments.sd) for draft in drafts])
-        given = _together(frames), np.stack(points), states, *moments
-        given = jax.tree.map(lambda leaf: as_array(leaf, dtype), given)
-        points = np.asarray(_as_seen_by_all(_together(targets), *given), float)
+        points = _as_seen_by_all(targets, frames, points, states, [draft.moments for draft in drafts], dtype)
     return list(map(_placed, particles, frames, points))
 
 
@@ -143,12 +140,6 @@ def _support_points_of_all(points, states):
 
 def _single(*arrays):
     return tuple(array.astype(np.float32) for array in arrays)
-
-
-def _together(trees):
-    """Return trees of arrays as one, with a leading axis; what is no array is that of the first."""
-    stack = jax.tree.map(lambda *leaves: np.stack(leaves) if eqx.is_array_like(leaves[0]) else leaves[0], *trees)
-    return jax.tree.map(lambda leaf: as_array(leaf) if isinstance(leaf, np.ndarray) else leaf, stack)
 
 
 def _stacked(sets):
@@ -220,10 +211,24 @@ def _shortest(values, slopes, xp):
     return (changes.T @ xp.linalg.solve(gram + ridge, missing)).reshape(num, dim)
 
 
+def _as_seen_by_all(targets, frames, points, states, moments, dtype):
+    """Return what `as_seen` does for many runs, in compiled code."""
+    columns, structure = list(zip(*map(jax.tree.leaves, targets), strict=True)), jax.tree.structure(targets[0])
+    # What all targets share, as one object, is not multiplied: it may be all the data.
+    varies = [eqx.is_array(column[0]) and any(leaf is not column[0] for leaf in column) for column in columns]
+    leaves = [np.stack(column) if own else column[0] for column, own in zip(columns, varies, strict=True)]
+    target = jax.tree.unflatten(
+        structure, [as_array(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
+    )
+    frames = jax.tree.map(lambda *parts: np.stack(parts), *frames)
+    mean, sd = (np.stack([getattr(each, name) for each in moments]) for name in ("mean", "sd"))
+    given = jax.tree.map(lambda leaf: as_array(leaf, dtype), (frames, np.stack(points), states, mean, sd))
+    return np.asarray(_seen_one_by_one(target, jax.tree.unflatten(structure, varies), *given), float)
+
+
 @eqx.filter_jit
-def _as_seen_by_all(targets, frames, points, states, means, sds):
-    """Return what `as_seen` does for many runs, one after the other."""
-    arrays, rest = eqx.partition(targets, eqx.is_array)
+def _seen_one_by_one(targets, varies, frames, points, states, means, sds):
+    arrays, rest = eqx.partition(targets, varies)
 
     def one(given):
         arrays, frame, points, states, own_mean, own_sd = given
