@@ -16,6 +16,7 @@ from steinflow.inference.blocks import Block, BlockRun, Runs
 from steinflow.inference.defaults import default_method, default_num_particles, default_num_steps
 from steinflow.inference.endings import ending_of
 from steinflow.inference.interruption import Interruption
+from steinflow.inference.items import checked_names, checked_particles, stacked
 from steinflow.inference.loop import next_chunk
 from steinflow.inference.memory import available_memory, check_memory
 from steinflow.inference.views import View
@@ -98,8 +99,8 @@ def fit_many(
     for name, value in (("num_particles", num_particles), ("num_steps", num_steps)):
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1; got {value}.")
-    items, number = _stacked(items)
-    names = _checked_names(names, number)
+    items, number = stacked(items)
+    names = checked_names(names, number)
     keys = as_key(key)
     keys, kind = _keys(keys, number), str(jax.random.key_impl(keys))
     first = Varied(make, jax.tree.map(lambda leaf: leaf[0], items))
@@ -109,7 +110,7 @@ def fit_many(
             num_particles = num_particles or default_num_particles(first)
             flat, start = from_prior(first, num_particles, key=jax.random.wrap_key_data(keys[0, 0], impl=kind))
         else:
-            particles = _checked_particles(particles, number)
+            particles = checked_particles(particles, number)
             flat, start = flatten(first, jax.tree.map(lambda leaf: leaf[0], particles))
         if flat.data is not None and (flat.noisy or flat.data.host is not None):
             raise ValueError("fit_many sees all rows at every step: give every target arrays and no batch_size.")
@@ -245,58 +246,6 @@ class _Ended:
 
 def _never_began(result: Result) -> bool:
     return result.outcome is Outcome.NON_FINITE and result.info["num_steps"] == 0
-
-
-def _stacked(items: PyTree) -> tuple[PyTree, int]:
-    """Return the items with a leading axis, and how many there are."""
-    if isinstance(items, list):
-        items = _of_list(items)
-    try:
-        items = jax.tree.map(lambda leaf: np.asarray(as_array(leaf)), items)  # in the precision of the device
-    except TypeError as error:
-        raise TypeError("items must be arrays of numbers, in any pytree; encode text as numbers first.") from error
-    lengths = {leaf.shape[0] if leaf.ndim else 0 for leaf in jax.tree.leaves(items)}
-    if len(lengths) != 1 or 0 in lengths:
-        raise ValueError(
-            "items needs a leading axis of at least one posterior, the same in every array; "
-            f"got shapes {[leaf.shape for leaf in jax.tree.leaves(items)][:10]}."
-        )
-    for path, leaf in jax.tree_util.tree_leaves_with_path(items):
-        if leaf.size == 0:
-            name = jax.tree_util.keystr(path) or "items"
-            raise ValueError(f"{name} has shape {leaf.shape}: there are no rows to fit in any of the data sets.")
-    return items, int(lengths.pop())
-
-
-def _of_list(items: list) -> PyTree:
-    structures = [jax.tree.structure(item) for item in items]
-    shapes = [[np.shape(leaf) for leaf in jax.tree.leaves(item)] for item in items]
-    for k, (structure, shape) in enumerate(zip(structures, shapes, strict=True)):
-        if structure != structures[0] or shape != shapes[0]:
-            raise ValueError(
-                f"All items need the same structure and shapes; item 0 has {shapes[0]}, item {k} has {shape}. For data "
-                "sets of different lengths, items, weights = sf.data.padded(items), and give the rows their weights in "
-                "the log likelihood."
-            )
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *items)
-
-
-def _checked_names(names: Sequence[str] | None, number: int) -> tuple[str, ...]:
-    names = tuple(map(str, range(number) if names is None else names))
-    if len(names) != number or len(set(names)) != number:
-        raise ValueError(f"names must be {number} different ones, one for each posterior; got {len(set(names))}.")
-    return names
-
-
-def _checked_particles(particles: Params, number: int) -> Params:
-    particles = jax.tree.map(lambda leaf: np.asarray(as_array(leaf)), particles)
-    shapes = [leaf.shape for leaf in jax.tree.leaves(particles)]
-    if any(len(shape) < 2 or shape[0] != number for shape in shapes):
-        raise ValueError(
-            f"particles need two leading axes, of {number} posteriors and of particles; got shapes {shapes[:10]}. To "
-            "start all from the same particles, np.broadcast_to(x, (number, *x.shape))."
-        )
-    return particles
 
 
 def _keys(key: PRNGKeyArray, number: int) -> np.ndarray:

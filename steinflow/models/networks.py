@@ -162,12 +162,12 @@ class _Equinox(_Module):
     params: Params
     rest: Any
     build: Callable[[PRNGKeyArray], Any] | None
-    outputs_last: bool = False
+    outputs_last: bool
 
     @classmethod
     def of(cls, network: Any, build: Callable[[PRNGKeyArray], Any] | None) -> "_Equinox":
         params, rest = cls._split(network)
-        return cls(params=params, rest=rest, build=build)
+        return cls(params=params, rest=rest, build=build, outputs_last=False)
 
     @property
     def starts_by_itself(self):
@@ -190,12 +190,12 @@ class _Nnx(_Module):
     params: Params
     rest: Any
     build: Callable[[PRNGKeyArray], Any] | None
-    outputs_last: bool = True
+    outputs_last: bool
 
     @classmethod
     def of(cls, network: Any, build: Callable[[PRNGKeyArray], Any] | None) -> "_Nnx":
         graph, params, rest = cls._split(network)
-        return cls(graph=graph, params=params, rest=rest, build=build)
+        return cls(graph=graph, params=params, rest=rest, build=build, outputs_last=True)
 
     @property
     def starts_by_itself(self):
@@ -223,13 +223,13 @@ class _Linen(_Module):
     rest: Any
     module: Any
     row: Array
-    outputs_last: bool = True
+    outputs_last: bool
 
     @classmethod
     def of(cls, network: Any, row: Array) -> "_Linen":
         variables = network.init(jax.random.key(0), row)
         rest = {name: values for name, values in variables.items() if name != "params"}
-        return cls(params=variables["params"], rest=rest, module=network, row=row)
+        return cls(params=variables["params"], rest=rest, module=network, row=row, outputs_last=True)
 
     @property
     def starts_by_itself(self):

@@ -100,7 +100,8 @@ def predictive_check(result: Result, *, key: int = 0) -> "Figure":
     """
     drawn = result.predictive(key=key)
     assert result.target is not None
-    observed = result.target.observations.observed()  # pyright: ignore[reportOptionalMemberAccess]
+    assert result.target.observations is not None  # else there is nothing predictive
+    observed = result.target.observations.observed()
     name = next(name for name in observed if name in drawn)
     y, new = np.asarray(observed[name], float).reshape(-1), np.asarray(drawn[name], float)
     new = new.reshape(len(new), -1)

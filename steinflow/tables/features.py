@@ -122,9 +122,13 @@ class Features:
     @classmethod
     def from_json(cls, columns: Sequence[dict[str, Any]]) -> "Features":
         """Return what `to_json` described."""
-        kinds = {"number": Number, "category": Category}
-        fixed = ({**column, "values": tuple(column["values"])} if "values" in column else column for column in columns)
-        return cls(tuple(kinds[column["kind"]](**column) for column in fixed))
+        kinds: dict[str, Any] = {"number": Number, "category": Category}
+        return cls(
+            tuple(
+                kinds[column["kind"]](**{name: tuple(v) if name == "values" else v for name, v in column.items()})
+                for column in columns
+            )
+        )
 
 
 def missing_rows(frame: Frame) -> np.ndarray:

@@ -69,7 +69,8 @@ class FormulaProblem:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "FormulaProblem":
         """Return what `to_json` described."""
-        return cls(**{**values, "formulas": tuple(values["formulas"])})
+        fixed: dict[str, Any] = {**values, "formulas": tuple(values["formulas"])}
+        return cls(**fixed)
 
 
 class FormulaFit:

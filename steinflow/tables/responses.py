@@ -69,7 +69,8 @@ class Response:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Response":
         """Return what `to_json` described."""
-        return cls(**{**values, "labels": tuple(values["labels"])})
+        fixed: dict[str, Any] = {**values, "labels": tuple(values["labels"])}
+        return cls(**fixed)
 
 
 def choose_kind(values: Column, model: ModelName | None) -> tuple[Kind, str]:

@@ -35,7 +35,7 @@ from steinflow.methods.svgd.recollection import Moments, Recollection
 from steinflow.stein.geometry import even_sample
 from steinflow.targets.flat import FlatTarget
 
-_ITERATIONS = 100
+_ITERATIONS = 50  # 97 to 99.7% of what 100 take off the energy distance, in half the time
 _MANY = 1000  # particles that represent a posterior well enough as the draws that they are; support points cost n x m
 _FEW_STATES = 1000  # that find support points of many runs: their energy distance is 2 to 15% above that of 4,000
 _STRETCH = 2.0  # at most, in any direction: nearly as many dimensions as particles leave some with little spread
