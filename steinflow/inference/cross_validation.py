@@ -67,12 +67,9 @@ def cross_validate(
     )
     found = np.full(len(parts), np.nan)
     for k, result in enumerate(posteriors):
-        likelihoods = target.observations.log_likelihoods(result.particles).values()
-        by_row = sum(
-            np.asarray(values, float).reshape(len(result), len(parts), -1).sum(axis=2) for values in likelihoods
-        )
-        out = parts == k
-        found[out] = _log_mean(by_row[:, out], result.probabilities)
+        out, log_likelihoods = parts == k, target.observations.log_likelihoods(result.particles).values()
+        by_row = [np.reshape(values, (len(result), len(parts), -1)).sum(axis=2) for values in log_likelihoods]
+        found[out] = _log_mean(np.sum(by_row, axis=0, dtype=float)[:, out], result.probabilities)
     return CrossValidation(found, parts, posteriors)
 
 
