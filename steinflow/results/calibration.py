@@ -112,10 +112,12 @@ class Calibration:
         shift, width = np.mean(u) - 0.5, 12 * np.var(u) - 1
         words = []
         if abs(shift) > _SHIFT:
-            words.append(f"posteriors of {name} are too {'low' if shift > 0 else 'high'}")
+            words.append("too low" if shift > 0 else "too high")
         if abs(width) > _WIDTH:
-            words.append(f"posteriors of {name} are too {'narrow' if width > 0 else 'wide'}")
-        return " and ".join(words) or f"posteriors of {name} have the wrong shape"
+            words.append("too narrow" if width > 0 else "too wide")
+        return (
+            f"posteriors of {name} are {' and '.join(words)}" if words else f"posteriors of {name} are of a wrong shape"
+        )
 
     def plot(self, *, max_parameters: int = 12) -> "Figure":
         """Draw, for every parameter, how far the distribution of its quantiles is from uniform, and the band for that.
