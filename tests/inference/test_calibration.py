@@ -88,3 +88,26 @@ def test_where_nothing_can_be_simulated():
         sf.calibrate(posterior, number=3)
     with pytest.raises(ValueError, match="does not take other data"):
         sf.calibrate(sf.Density(lambda x: -(x**2), prior=jax.random.normal), simulate=simulate)
+
+
+@pytest.mark.slow
+def test_the_collapsed_spread_of_svgd_as_published_is_found():
+    dim = 20
+    target = sf.Posterior(
+        lambda x: -0.5 * jnp.sum(x**2),
+        lambda x, rows: -0.5 * jnp.sum((rows - x) ** 2, axis=1),
+        jnp.zeros((1, dim)),
+        prior=lambda key: jax.random.normal(key, (dim,)),
+    )
+    found = sf.calibrate(
+        target,
+        sf.SVGD.paper(),
+        simulate=lambda x, key: (x + jax.random.normal(key, (dim,)))[None],
+        number=100,
+        num_particles=20,
+        num_steps=500,
+        progress=False,
+    )
+    assert len(found.failing) > dim / 2
+    assert "too narrow" in found.verdict
+    assert "inference fails" in found.verdict
