@@ -22,7 +22,7 @@ from steinflow.devices import sharding
 from steinflow.devices.arrays import as_array
 from steinflow.inference.compiled import Run
 from steinflow.targets.anchors import Anchor
-from steinflow.targets.data import Data
+from steinflow.targets.data import Data, refuse_rows
 from steinflow.targets.feed import Block
 from steinflow.targets.streams import num_rows_of
 from steinflow.typing import Array, Batch, Particles, Point, PRNGKeyArray
@@ -102,6 +102,9 @@ class Anchoring:
 
         More than one, and an anchor that knows nothing, where an epoch has more rows than there are: what it says of
         all rows is no more than chance.
+
+        Raises:
+            ValueError: if there are rows with NaN, for which the score is not finite.
         """
         assert self._data is not None
         total, seen = np.zeros(len(point)), 0
@@ -110,6 +113,8 @@ class Anchoring:
             total, seen = total + size * self._run.score(point, rows), seen + size
             if seen > self._data.num_rows:
                 return Anchor.unknown_at(point), seen / self._data.num_rows
+        if not np.all(np.isfinite(total)):
+            refuse_rows(self._data, key=self._key)
         score = as_array(total / max(seen, 1), point.dtype)
         weight = as_array(np.all(np.isfinite(total)), point.dtype)
         return Anchor(point, score, weight), seen / self._data.num_rows
