@@ -87,6 +87,7 @@ class Anchoring:
         wanted = batch_size * (plain / _WANTED_ERROR) ** 2
         wanted = int(np.clip(wanted, batch_size, all_rows)) if wanted < _NEARLY_ALL * all_rows else all_rows
         allowed = 1 + _BUDGET * step * self._num_particles * batch_size / all_rows
+        outrun = num_rows == all_rows and wanted == all_rows  # the cloud leaves every anchor behind: passes are in vain
         if stale and np.isfinite(plain) and passes + wanted / all_rows <= allowed:
             anchor, passed = self._moved(found.center, wanted, step)
             if passed > 1:
@@ -94,7 +95,7 @@ class Anchoring:
             num_rows = all_rows if wanted == all_rows else round(passed * all_rows)
             passes += passed
         longest = _SELDOM if helps else max(_SELDOM, self._num_steps // 4)
-        wait = _OFTEN if stale and helps else min(2 * wait, longest)
+        wait = _OFTEN if stale and helps and not outrun else min(2 * wait, longest)
         return _anchored(anchor, num_rows=num_rows, passes=passes, next_look=step + wait, wait=wait)
 
     def _moved(self, point: Point, num_rows: int, step: int) -> tuple[Anchor, float]:
