@@ -72,7 +72,7 @@ def nuts(name):
             return log_prior(w) + jnp.sum(problem.log_likelihood(w, data))
 
         warm_key, key = jax.random.split(key)
-        warm_up = blackjax.window_adaptation(blackjax.nuts, log_density, progress_bar=False)
+        warm_up = blackjax.window_adaptation(blackjax.nuts, log_density)
         (state, parameters), warming = warm_up.run(warm_key, start, DRAWS)
         kernel = blackjax.nuts(log_density, **parameters)
 
