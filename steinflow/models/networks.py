@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import ArrayLike
 
 from steinflow.models.families import Family, Gaussian
-from steinflow.models.neural_network import PriorScale, approach_of, prior_of_scale
+from steinflow.models.neural_network import USUAL_SCALE, PriorScale, approach_of, prior_of_scale
 from steinflow.models.supervised import Supervised, log_gamma_prior
 from steinflow.targets.posterior import ApproachedPrior
 from steinflow.typing import Array, Params, PRNGKeyArray, Scalar
@@ -24,7 +24,7 @@ def from_network(
     y: ArrayLike,
     *,
     family: Family = Gaussian(),
-    prior_scale: PriorScale = "learned",
+    prior_scale: PriorScale = USUAL_SCALE,
     log_prior: Callable[[Params], Scalar] | None = None,
     random: Callable[[Params], Params] | None = None,
     batch_size: int | None = None,
@@ -46,8 +46,9 @@ def from_network(
         family: what the outputs mean: `sf.models.Gaussian()`, `VaryingGaussian()`, `VaryingStudentT()`, `Bernoulli()`,
             `Categorical(K)` or `Poisson()`.
         prior_scale: parameters have the prior N(0, prior_scale² / fan_in), with fan_in = 1 for biases and other
-            vectors. By default every array has a scale of its own, which is integrated out; that is for `sf.Ensemble`,
-            which follows the mass. A method that climbs the density, such as `sf.MAP`, needs a number.
+            vectors. "learned" gives every array a scale of its own, which is integrated out: for `sf.Ensemble`, which
+            follows the mass; a method that climbs the density, such as `sf.MAP`, needs a number. With very few rows
+            learned scales may say that there is nothing to learn.
         log_prior: takes the module's parameters to a log density, in place of that prior.
         random: takes the module's parameters to those that are inferred, such as `lambda params: params.layers[-1]`
             for the last layer of an Equinox MLP, or `lambda params: params["Dense_1"]` for one of linen. The others

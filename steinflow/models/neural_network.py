@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import ArrayLike
 
 from steinflow.devices.arrays import as_array
-from steinflow.models.families import Family, Gaussian
+from steinflow.models.families import Bernoulli, Categorical, Family, Gaussian
 from steinflow.models.supervised import Supervised, log_gamma_prior, sample_log_gamma
 from steinflow.targets.posterior import ApproachedPrior
 from steinflow.typing import Array, Params, PRNGKeyArray, Scalar
@@ -73,7 +73,7 @@ class FanIn(eqx.Module):
 class LearnedScales(eqx.Module):
     r"""Every parameter $N(0, \sigma_l^2 / \text{fan-in})$, with a scale for each array that is learned with it.
 
-    $\sigma_l^2 \sim \text{InverseGamma}(a, b)$ is integrated out: with n numbers in an array, and S their sum of
+    $\sigma_l^2 \sim \text{InverseGamma}(a, b)$ is integrated out: with n numbers in an array, and S the sum of their
     squares times fan-in, $\log p = -(a + n/2) \log(b + S/2)$. Nothing is added to the parameters, and the scale of a
     layer is what its weights say it is; the hyper-prior says little: half of its mass is below a scale of 3.
 
@@ -95,6 +95,11 @@ class LearnedScales(eqx.Module):
     def _of_array(self, x):
         squares = jnp.sum(x**2) * fan_in(x, outputs_last=self.approach.outputs_last)
         return (self.shape + x.size / 2) * jnp.log(self.rate + squares / 2)
+
+
+def usual_scale(family: Family) -> PriorScale:
+    """Return the scale of a prior where none is given: learned for classes, since logits have no unit of their own."""
+    return "learned" if isinstance(family, Bernoulli | Categorical) else USUAL_SCALE
 
 
 def prior_of_scale(scale: PriorScale, *, outputs_last: bool = True) -> FanIn | LearnedScales:
