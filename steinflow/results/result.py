@@ -16,6 +16,7 @@ import numpy as np
 from steinflow.devices.arrays import as_array
 from steinflow.devices.keys import as_key
 from steinflow.results import arviz
+from steinflow.results.chains import judge_chains
 from steinflow.results.evidence import Evidence, evidence_of, log_densities_of
 from steinflow.results.files import read_netcdf, save_netcdf, to_tree
 from steinflow.results.measures import dispersion_of, ksd_of
@@ -30,6 +31,7 @@ from steinflow.targets.flat import flatten
 from steinflow.targets.observations import Labels
 from steinflow.typing import Array, Params, Particles, PRNGKeyArray, PyTree, Scalar, Scores, Weights
 
+_WAY = ("trajectory", "predictions", "num_divergent")  # of `info`: by what the verdict judges the way of a run
 _NOISE = ("batch_noise", "score_noise")  # of `info`: what minibatches leave
 _NOT_FINITE_IS_FINE = np.errstate(over="ignore", invalid="ignore")  # outcome and verdict say so, not a warning
 
@@ -125,6 +127,8 @@ class Result:
             return Verdict("bad", (Finding("bad", self.ending.message.removesuffix("."), ()),), {})
         if "predictions" in self.info:  # of a network, whose weights mean nothing by themselves
             return judge_predictions(self.info["predictions"])
+        if "num_divergent" in self.info:
+            return judge_chains(self.unconstrained, self.num_chains, self.info["num_divergent"])
         return judge(
             self.unconstrained,
             self.scores,
@@ -412,7 +416,7 @@ class Result:
 
     def _info_of_these_particles(self) -> Mapping[str, Any]:
         """Return what holds for particles that were changed or chosen after the run, which the way does not judge."""
-        return {name: value for name, value in self.info.items() if name not in ("trajectory", "predictions")}
+        return {name: value for name, value in self.info.items() if name not in _WAY}
 
 
 def load(path: str | Path) -> Result:

@@ -80,6 +80,11 @@ class Target(eqx.Module):
         """Whether the parameters have a meaning of their own; the weights of a neural network do not."""
         return True
 
+    @property
+    def approach(self) -> "Target":
+        """The target to climb on the way to this one: itself, unless its density is highest where its mass is not."""
+        return self
+
 
 class ConstrainedTarget(Target):
     """A target written in the user's space: the way to R^d and its log-determinant are taken care of here."""

@@ -55,6 +55,11 @@ class FlatTarget(eqx.Module):
         return self.source.identified
 
     @property
+    def approach(self) -> "FlatTarget":
+        """The target to climb on the way to this one, which is itself for most."""
+        return dataclasses.replace(self, source=self.source.approach)
+
+    @property
     def is_tempered(self) -> Array:
         """Whether this is a flatter version of the target."""
         return jnp.zeros((), bool) if self.inverse_temperature is None else self.inverse_temperature < 1

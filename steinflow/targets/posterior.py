@@ -1,5 +1,6 @@
 """Prior times likelihood of data: the target whose data come row by row."""
 
+import abc
 from collections.abc import Callable
 from typing import SupportsIndex
 
@@ -22,6 +23,19 @@ class WeightedRows(eqx.Module):
         values, weights = rows
         log_likelihoods = self.log_likelihood(params, values)
         return jnp.where(weights > 0, weights.astype(log_likelihoods.dtype) * log_likelihoods, 0.0)
+
+
+class ApproachedPrior(eqx.Module):
+    """A log prior with another one to climb on the way, for priors whose density is highest where their mass is not."""
+
+    @abc.abstractmethod
+    def __call__(self, params: Params) -> Scalar:
+        """Return the log density of one particle."""
+
+    @property
+    @abc.abstractmethod
+    def approach(self) -> Callable[[Params], Scalar]:
+        """The prior to climb."""
 
 
 class Posterior(ConstrainedTarget):
@@ -79,6 +93,12 @@ class Posterior(ConstrainedTarget):
             return super().weighted(weights)
         parts = WeightedRows(self.log_likelihood), Rows((self._data.values, weights))
         return eqx.tree_at(lambda target: (target.log_likelihood, target._data), self, parts)
+
+    @property
+    def approach(self):
+        if not isinstance(self.log_prior, ApproachedPrior):
+            return self
+        return eqx.tree_at(lambda target: target.log_prior, self, self.log_prior.approach)
 
     def user_log_density(self, params, batch):
         return as_scalar(self.log_prior(params), "log prior") + self.user_log_likelihood(params, batch)
