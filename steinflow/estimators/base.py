@@ -37,6 +37,7 @@ from steinflow.typing import Array, Batch, Params, Scalar
 _MIN_ROWS = 256  # fewer cost as much
 _NUMBERS_AT_ONCE = 2**24  # of a layer in a prediction: 128 MB
 _ACTIVATIONS = {"relu": lambda x: np.maximum(x, 0.0), "silu": lambda x: x * special.expit(x), "tanh": np.tanh}
+_INTERCEPT_SD = 2.5  # of the prior of intercepts on the scale of the link, as in models by formula
 _LEARNED = ("shift_", "scale_", "response_shift_", "response_scale_", "classes_", "n_features_in_")
 
 
@@ -142,7 +143,9 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         if self.batch_size is not None:
             batch_size = min(self.batch_size, num_rows)
         if not self.hidden:
-            return GeneralizedLinear(inputs, y, self._family, batch_size=batch_size)
+            encoded = np.asarray(self._family.encode(y))
+            prior = _centered(self._family.usual_outputs(encoded)), _INTERCEPT_SD
+            return GeneralizedLinear(inputs, y, self._family, batch_size=batch_size, intercept_prior=prior)
         return NeuralNetwork(
             inputs,
             y,
@@ -252,6 +255,11 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         columns = {"mean": mean, "sd": np.sqrt(self._weights @ (values - mean) ** 2)}
         quantiles = weighted_quantiles(values, self._weights, (0.05, 0.5, 0.95))
         return pandas.DataFrame({**columns, **dict(zip(("5%", "50%", "95%"), quantiles, strict=True))}, index=index)
+
+
+def _centered(outputs):
+    """Return where intercepts are expected: a number for a model with one output."""
+    return outputs[0] if len(outputs) == 1 else outputs
 
 
 def is_linear(estimator: SteinEstimator) -> bool:

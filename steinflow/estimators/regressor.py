@@ -98,6 +98,17 @@ class _Regressor(RegressorMixin, SteinEstimator):
         low, high = self.predict_quantiles(X, ((1 - level) / 2, (1 + level) / 2)).T
         return low, high
 
+    def sample_y(self, X, random_state=0):
+        """Draw a y for every particle and every row from the posterior predictive distribution, particles x rows.
+
+        Args:
+            X: one row per example.
+            random_state: an int or a NumPy generator.
+        """
+        rng = np.random.default_rng(random_state)
+        drawn = self._by_rows(lambda outputs: self._distribution(outputs).sample(rng).T, X).T
+        return drawn * self.response_scale_ + self.response_shift_
+
     def log_predictive(self, X, y):
         """Return the log density of y under the posterior predictive distribution, for every row."""
         [values] = self._predicted(lambda distribution, y: [distribution.log_density(y)], X, y)

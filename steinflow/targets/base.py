@@ -16,7 +16,7 @@ import numpy as np
 from steinflow.targets import transforms
 from steinflow.targets.data import Data
 from steinflow.targets.observations import Observations
-from steinflow.typing import Batch, Params, PRNGKeyArray, PyTree, Scalar
+from steinflow.typing import Array, Batch, Params, PRNGKeyArray, PyTree, Scalar
 
 
 class Target(eqx.Module):
@@ -43,6 +43,22 @@ class Target(eqx.Module):
             "This target has no prior to draw starting particles from. Pass fit(..., particles=x0) with a leading axis "
             "of particles, or give the target a prior: Density(..., prior=lambda key: one_draw)."
         )
+
+    def simulate(self, params: Params, key: PRNGKeyArray) -> PyTree:
+        """Draw the data that one particle, in the user's space, would produce, as `given` takes them."""
+        raise ValueError(
+            "This target does not know how to simulate its data. Pass simulate=, a function of one particle and a key."
+        )
+
+    def given(self, data: PyTree) -> "Target":
+        """Return the same model with other data."""
+        raise ValueError(
+            "This target does not take other data. In its place pass a function that takes data to a target."
+        )
+
+    def weighted(self, weights: Array) -> "Target":
+        """Return the same model with rows that count as often as their weights say: those of weight 0 not at all."""
+        raise ValueError("The rows of this target cannot be left out. Those of sf.Posterior can, and of sf.models.")
 
     @property
     def data(self) -> Data | None:
