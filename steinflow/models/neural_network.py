@@ -10,7 +10,7 @@ that is integrated out suits most, for methods that follow the mass and not the 
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, overload
 
 import equinox as eqx
 import jax
@@ -111,6 +111,10 @@ def prior_of_scale(scale: PriorScale, *, outputs_last: bool = True) -> FanIn | L
     return FanIn(scale, outputs_last)
 
 
+@overload
+def approach_of(prior: FanIn | LearnedScales) -> FanIn: ...
+@overload
+def approach_of(prior: Callable[[Params], Scalar]) -> Callable[[Params], Scalar]: ...
 def approach_of(prior: Callable[[Params], Scalar]) -> Callable[[Params], Scalar]:
     """Return the prior to climb on the way: the same, unless its scales are learned."""
     return prior.approach if isinstance(prior, LearnedScales) else prior
