@@ -253,7 +253,9 @@ def one_process(index, count, port, n):
 
 def kills():
     """A run killed twenty times, against the same run left alone."""
-    return json.loads(subprocess.check_output([sys.executable, ROOT / "tests" / "killed_runs.py", "20"], text=True))
+    return json.loads(
+        subprocess.check_output([sys.executable, ROOT / "tests" / "helpers" / "killed_runs.py", "20"], text=True)
+    )
 
 
 def started(section, *arguments, **environment):

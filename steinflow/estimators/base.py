@@ -22,9 +22,10 @@ from steinflow.devices.keys import as_key, split_key
 from steinflow.inference.defaults import default_method, default_num_particles, default_num_steps
 from steinflow.inference.loop import fit
 from steinflow.methods.base import Method
+from steinflow.methods.svgd.ensemble import Ensemble
 from steinflow.models.families import Family
 from steinflow.models.generalized_linear import GeneralizedLinear
-from steinflow.models.neural_network import NeuralNetwork
+from steinflow.models.neural_network import USUAL_SCALE, NeuralNetwork, PriorScale, usual_scale
 from steinflow.models.supervised import Scaling, Supervised, Weighted, shift_and_scale, usual_batch_size
 from steinflow.results.predictions import judged_by_predictions
 from steinflow.results.result import Result
@@ -61,7 +62,9 @@ class SteinEstimator(BaseEstimator, abc.ABC):
     Args:
         hidden: units of the hidden layers of a neural network; () is a linear model.
         activation: between layers, "tanh", "silu" or "relu". Smooth ones are explored in fewer steps.
-        prior_scale: of a network's weights, whose prior is N(0, prior_scale² / fan_in).
+        prior_scale: of a network's weights, whose prior is N(0, prior_scale² / fan_in); "learned" is
+            a scale for every layer that is learned with them. By default learned for classes, and 4 for numbers and
+            counts, or where a method is given that climbs the density in place of following the mass.
         num_particles: how many particles represent the posterior; by default 100, or 10 for a network: members, each
             of which brings many networks.
         num_steps: at most; by default 1,000, and for an ensemble of networks 10,000 for every hidden layer. A run of
@@ -85,7 +88,7 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         *,
         hidden: tuple[int, ...] = (),
         activation: Literal["tanh", "silu", "relu"] = "tanh",
-        prior_scale: float = 4.0,
+        prior_scale: PriorScale | None = None,
         num_particles: int | None = None,
         num_steps: int | None = None,
         batch_size: int | None = None,
@@ -150,9 +153,15 @@ class SteinEstimator(BaseEstimator, abc.ABC):
             self.activation,
             family=self._family,
             batch_size=batch_size,
-            prior_scale=self.prior_scale,
+            prior_scale=self._prior_scale,
             standardize=False,
         )
+
+    @property
+    def _prior_scale(self) -> PriorScale:
+        if self.prior_scale is not None:
+            return self.prior_scale
+        return usual_scale(self._family) if self.method is None or isinstance(self.method, Ensemble) else USUAL_SCALE
 
     def _run(self, model: Supervised, watch: Watch, particles: Params | None):
         """Run the method. Particles of an earlier run are where it starts, and their moments are the prior."""

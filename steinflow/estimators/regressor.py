@@ -12,6 +12,7 @@ from steinflow.estimators.base import SteinEstimator, Watch, is_linear
 from steinflow.estimators.mixtures import Mixture, Normals, Poissons, StudentTs
 from steinflow.methods.base import Method
 from steinflow.models.families import Family, Gaussian, Poisson
+from steinflow.models.neural_network import PriorScale
 from steinflow.models.supervised import shift_and_scale
 from steinflow.models.uncertainty import Uncertainty
 from steinflow.models.varying_noise import VaryingGaussian, VaryingStudentT, location_and_log_scale
@@ -180,7 +181,7 @@ class SteinRegressor(_Regressor):
         noise: Literal["constant", "varying", "heavy-tailed"] | None = None,
         hidden: tuple[int, ...] = (),
         activation: Literal["tanh", "silu", "relu"] = "tanh",
-        prior_scale: float = 4.0,
+        prior_scale: PriorScale | None = None,
         num_particles: int | None = None,
         num_steps: int | None = None,
         batch_size: int | None = None,

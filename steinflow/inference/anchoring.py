@@ -22,7 +22,7 @@ from steinflow.devices import sharding
 from steinflow.devices.arrays import as_array
 from steinflow.inference.compiled import Run
 from steinflow.targets.anchors import Anchor
-from steinflow.targets.data import Data
+from steinflow.targets.data import Data, refuse_rows
 from steinflow.targets.feed import Block
 from steinflow.targets.streams import num_rows_of
 from steinflow.typing import Array, Batch, Particles, Point, PRNGKeyArray
@@ -87,6 +87,7 @@ class Anchoring:
         wanted = batch_size * (plain / _WANTED_ERROR) ** 2
         wanted = int(np.clip(wanted, batch_size, all_rows)) if wanted < _NEARLY_ALL * all_rows else all_rows
         allowed = 1 + _BUDGET * step * self._num_particles * batch_size / all_rows
+        outrun = num_rows == all_rows and wanted == all_rows  # the cloud leaves every anchor behind: passes are in vain
         if stale and np.isfinite(plain) and passes + wanted / all_rows <= allowed:
             anchor, passed = self._moved(found.center, wanted, step)
             if passed > 1:
@@ -94,7 +95,7 @@ class Anchoring:
             num_rows = all_rows if wanted == all_rows else round(passed * all_rows)
             passes += passed
         longest = _SELDOM if helps else max(_SELDOM, self._num_steps // 4)
-        wait = _OFTEN if stale and helps else min(2 * wait, longest)
+        wait = _OFTEN if stale and helps and not outrun else min(2 * wait, longest)
         return _anchored(anchor, num_rows=num_rows, passes=passes, next_look=step + wait, wait=wait)
 
     def _moved(self, point: Point, num_rows: int, step: int) -> tuple[Anchor, float]:
@@ -102,6 +103,9 @@ class Anchoring:
 
         More than one, and an anchor that knows nothing, where an epoch has more rows than there are: what it says of
         all rows is no more than chance.
+
+        Raises:
+            ValueError: if there are rows with NaN, for which the score is not finite.
         """
         assert self._data is not None
         total, seen = np.zeros(len(point)), 0
@@ -110,6 +114,8 @@ class Anchoring:
             total, seen = total + size * self._run.score(point, rows), seen + size
             if seen > self._data.num_rows:
                 return Anchor.unknown_at(point), seen / self._data.num_rows
+        if not np.all(np.isfinite(total)):
+            refuse_rows(self._data, key=self._key)
         score = as_array(total / max(seen, 1), point.dtype)
         weight = as_array(np.all(np.isfinite(total)), point.dtype)
         return Anchor(point, score, weight), seen / self._data.num_rows

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,9 @@ from steinflow.results.outcome import Ending, Outcome
 from steinflow.results.predictions import judged_by_predictions
 from steinflow.results.result import Result, versions
 from steinflow.targets.base import Target, as_target
-from steinflow.targets.data import Data
+from steinflow.targets.data import Data, refuse_rows
 from steinflow.targets.feed import Feed
-from steinflow.targets.flat import FlatTarget, flatten, from_prior
+from steinflow.targets.flat import flatten, from_prior
 from steinflow.typing import Params, Particles, PRNGKeyArray, Scalar
 
 _RECORDS = 50  # of a run, unless the user says otherwise
@@ -143,7 +143,7 @@ def fit(
         check_memory(run.step_memory(snapshot.state, feed.block, snapshot.anchor), _remedies(target.data, len(start)))
         interruption.check()
         if restored is None:
-            _check_start(run, flat, snapshot, feed.block, len(start))
+            _check_start(run, plan, snapshot, feed.block, len(start))
             interruption.check()
         bar = tqdm(total=num_steps, initial=snapshot.step, unit="step", disable=not progress or jax.process_index() > 0)
         stack.enter_context(bar)
@@ -175,10 +175,11 @@ def _loop(run, snapshot, feed, anchoring, folder, bar, interruption, num_steps, 
             return Outcome.STEP_LIMIT
         if interrupted:
             return Outcome.INTERRUPTED
-        if not feed.seek(step):
-            return Outcome.DATA_ENDED
-        if step == anchoring.next_step(snapshot.anchored):
-            snapshot.anchored = anchoring.updated(snapshot.anchored, snapshot.state, step, feed.block)
+        with _nothing_lost(snapshot, folder):
+            if not feed.seek(step):
+                return Outcome.DATA_ENDED
+            if step == anchoring.next_step(snapshot.anchored):
+                snapshot.anchored = anchoring.updated(snapshot.anchored, snapshot.state, step, feed.block)
         next_record = min(num_steps, (step // record_every + 1) * record_every)
         next_look = anchoring.next_step(snapshot.anchored)
         goal = int(min(next_record, next_look, step + chunk, feed.stop, folder.next_step(step)))
@@ -194,10 +195,25 @@ def _loop(run, snapshot, feed, anchoring, folder, bar, interruption, num_steps, 
                 outcome = Outcome.SETTLED
         seconds, due, interrupted = sharding.agree(seconds, folder.due(goal), interruption.requested)
         snapshot.seconds += seconds
-        chunk = _next_chunk(chunk, goal - step, seconds)
+        chunk = next_chunk(chunk, goal - step, seconds)
         if due and goal < num_steps and outcome is None:
             folder.save(snapshot)
     return outcome
+
+
+@contextlib.contextmanager
+def _nothing_lost(snapshot: Snapshot, folder: CheckpointFolder) -> Iterator[None]:
+    """Save the run where its data cannot be read, and say so: a file, a network or a user's stream may fail."""
+    try:
+        yield
+    except Exception as error:
+        if jax.process_count() == 1:  # else the others would have to save as well, and they wait
+            folder.save(snapshot)
+            saved = "With fit(..., checkpoint='folder') a run is saved, and goes on when it is started again."
+            if folder.checkpoint is not None:
+                saved = f"The run is saved in {folder.checkpoint.folder}: started again, it goes on from there."
+            error.add_note(f"This was before step {snapshot.step}, when data were read. {saved}")
+        raise
 
 
 def _watch(run, snapshot, feed, bar) -> None:
@@ -217,17 +233,18 @@ def _judged(history: Mapping[str, list], stop: Stop | None) -> Outcome | None:
     return Outcome.STOPPED if stop is not None and stop(history) else None
 
 
-def _next_chunk(chunk: int, steps_done: int, seconds: float) -> int:
+def next_chunk(chunk: int, steps_done: int, seconds: float) -> int:
     """Double the chunk while it is quick, shrink it when it is slow; a cut chunk says nothing about speed."""
     if seconds > _CHUNK_SECONDS:
         return max(1, chunk // 2)
     return chunk * 2 if steps_done == chunk else chunk
 
 
-def _check_start(run, target: FlatTarget, snapshot: Snapshot, block, num_particles: int) -> None:
+def _check_start(run, plan: Plan, snapshot: Snapshot, block, num_particles: int) -> None:
     final = run.final(snapshot.state, 0, block, snapshot.anchor)
     if not np.any(np.asarray(final.finite)):
-        known = target.knows_log_density
+        refuse_rows(plan.target.data, key=plan.data_key)
+        known = plan.target.knows_log_density
         which = "log density" if known and not np.any(np.isfinite(final.log_densities)) else "score"
         raise ValueError(
             f"The {which} is not finite at any of the {num_particles} starting particles. Start where the density is "

@@ -14,10 +14,13 @@ import numpy as np
 from steinflow.devices import sharding
 from steinflow.devices.arrays import as_array
 from steinflow.targets.batches import batch_indices, row_blocks
+from steinflow.targets.padding import grouped, padded
 from steinflow.targets.streams import HostData, Mapped, Shapes, Stream, num_rows_of
 from steinflow.typing import Array, Batch, PRNGKeyArray, PyTree
 
-__all__ = ["Data", "HostRows", "Mapped", "Rows", "Stream", "as_data"]
+__all__ = ["Data", "HostRows", "Mapped", "Rows", "Stream", "as_data", "grouped", "padded", "refuse_rows"]
+
+_NAMED = 5  # rows that an error names
 
 
 class Data(eqx.Module):
@@ -187,6 +190,37 @@ def as_data(data: PyTree | HostData, batch_size: SupportsIndex | None = None) ->
     if any(isinstance(leaf, np.memmap) or _is_lazy(leaf) for leaf in jax.tree.leaves(data)):
         return HostRows(Mapped(data), batch_size)
     return Rows(data, batch_size)
+
+
+def refuse_rows(data: Data | None, *, key: PRNGKeyArray) -> None:
+    """Read all rows in order, where that can be done, to name those that make a log density not finite.
+
+    Raises:
+        ValueError: if there are rows with NaN or infinite numbers.
+    """
+    blocks = None if data is None else data.blocks(data.num_rows, key=key)
+    seen, count, first = 0, 0, []
+    for block in blocks or ():
+        bad = np.flatnonzero(~_finite(block))
+        first += [seen + int(row) for row in bad[:_NAMED]]
+        seen, count = seen + num_rows_of(block), count + len(bad)
+        if data is None or seen >= data.num_rows:
+            break
+    if count:
+        rows = ", ".join(map(str, first[:_NAMED])) + (", ..." if count > _NAMED else "")
+        raise ValueError(
+            f"{count} of {seen} rows of the data hold NaN or infinite numbers, and the log density is not finite with "
+            f"them: rows {rows} (the first is 0). Leave them out, or put values in."
+        )
+
+
+def _finite(block: Batch) -> np.ndarray:
+    """Say of every row whether all of its numbers are finite."""
+    finite = np.ones(num_rows_of(block), bool)
+    for leaf in map(np.asarray, jax.tree.leaves(block)):
+        if leaf.dtype.kind == "f":
+            finite &= np.isfinite(leaf).reshape(len(leaf), -1).all(axis=1)
+    return finite
 
 
 @functools.partial(jax.jit, static_argnames="size")  # the start is no constant: one program for all blocks

@@ -122,6 +122,55 @@ def test_a_resumed_run_has_its_anchor(tmp_path):
     assert resumed.info["passes"] == undisturbed.info["passes"] > 0
 
 
+class FlakyLoader(Loader):
+    """Fails in the middle of one of its passes."""
+
+    def __init__(self, failing=None):
+        super().__init__()
+        self.passes, self.failing = 0, failing
+
+    def __iter__(self):
+        self.passes += 1
+        fails = self.passes == self.failing
+        for number, batch in enumerate(super().__iter__()):
+            if fails and number == 200:
+                raise ConnectionError("the network is down")
+            yield batch
+
+
+def test_a_stream_that_raises_in_the_middle_of_a_pass_loses_nothing(tmp_path):
+    def run(loader, **changes):
+        return fit(posterior(sf.data.Stream(loader, NUM_ROWS), None), num_steps=100, **changes)
+
+    whole = FlakyLoader()
+    undisturbed = run(whole)
+    assert whole.passes > 2  # one for the batches of the steps, the others for anchors
+    with pytest.raises(ConnectionError) as failed:
+        run(FlakyLoader(failing=whole.passes), checkpoint=tmp_path / "run")
+    assert "The run is saved" in failed.value.__notes__[0]
+    resumed = run(FlakyLoader(), checkpoint=tmp_path / "run")
+    np.testing.assert_array_equal(resumed.particles, undisturbed.particles)
+    assert resumed.info["passes"] == undisturbed.info["passes"]
+    with pytest.raises(ConnectionError) as failed:
+        run(FlakyLoader(failing=whole.passes))
+    assert "With fit(..., checkpoint=" in failed.value.__notes__[0]
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        pytest.param(lambda data: fit(posterior(data)), id="minibatches"),
+        pytest.param(lambda data: fit(posterior(data, None), method=sf.SVGD.paper()), id="all rows"),
+        pytest.param(lambda data: fit(posterior(sf.data.Mapped(data))), id="mapped", marks=pytest.mark.slow),
+    ],
+)
+def test_rows_with_nan_are_refused_by_number(run):
+    x, y = X.copy(), Y.copy()
+    x[17, 1], y[12_345] = np.nan, np.inf
+    with pytest.raises(ValueError, match=r"2 of 20000 rows .* rows 17, 12345 \(the first is 0\)"):
+        run((x, y))
+
+
 def test_a_run_that_has_converged_stops():
     result = fit(num_steps=2000, stop=sf.Converged())
     assert result.outcome is sf.Outcome.STOPPED

@@ -171,14 +171,10 @@ assert len(jax.devices()) == 1
 def test_refusals():
     with pm.Model() as discrete:
         pm.Normal("y", pm.Bernoulli("z", 0.5), observed=1.0)
-    with pm.Model() as minibatched:
-        pm.Normal("y", pm.Normal("m"), observed=pm.Minibatch(np.zeros(10), batch_size=5), total_size=10)
     with pm.Model() as empty:
         pm.Normal("y", observed=1.0)
     with pytest.raises(ValueError, match=r"\['z'\] are discrete.*Sum them out"):
         sf.from_pymc(discrete)
-    with pytest.raises(ValueError, match=r"pm\.Minibatch"):
-        sf.from_pymc(minibatched)
     with pytest.raises(ValueError, match="nothing to infer"):
         sf.from_pymc(empty)
     with pytest.raises(TypeError, match=r"takes a pymc\.Model"):

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool
 
+from steinflow.devices.branches import either
 from steinflow.devices.normals import normal
 from steinflow.methods.svgd.metrics import Frame, Metric, frame_of
 from steinflow.typing import Array, Particles, PRNGKeyArray, Scalar, Scores
@@ -271,7 +272,7 @@ class Walk(eqx.Module):
             center = (1 - newest) * self.frame.center + newest * jnp.mean(moved, axis=0)
             return spread, frame_of(center, spread)
 
-        spread, frame = jax.lax.cond(warming, followed, lambda: (self.spread, self.frame))
+        spread, frame = either(warming, followed, lambda: (self.spread, self.frame))
         return moved, Walk(jnp.where(made, scores, self.scores), spread, frame, self.num_steps + 1, state)
 
 

@@ -1,11 +1,8 @@
-"""Minibatches at the accuracy of all rows: `python -m benchmarks.big_data [problem ...] [--page]`.
+"""Posteriors of many rows, and the truth about them."""
 
-From prior draws, 100 particles and 1,000 steps. The truth is Laplace's approximation on all rows, its mean moved by the
-leading term of the skewness. `--page` writes the table into docs/big-data.md.
-"""
-
-import argparse
-import time
+import functools
+import tempfile
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -13,24 +10,50 @@ import jax.numpy as jnp
 import numpy as np
 
 import steinflow as sf
-from benchmarks.pages import put
+from steinflow.paper import datasets
 
-KEYS = (0, 1, 2)
 BLOCK = 50_000  # rows at once, so that derivatives fit into memory
-METHODS = ("anchored", "plain")
 
 
 class Problem(NamedTuple):
-    """A posterior with its rows, and a point near its mode."""
+    """A posterior with its rows, and a point from where Newton's method finds its mode."""
 
     log_likelihood: object
     data: dict
     batch_size: int
     near: np.ndarray
+    whole: bool = True  # rows fit into memory
+
+    @property
+    def dim(self):
+        return len(self.near)
+
+    def posterior(self, batch_size):
+        dim = self.dim
+        return sf.Posterior(
+            log_prior,
+            self.log_likelihood,
+            self.data,
+            batch_size,
+            prior=lambda key: jax.random.normal(key, (dim,)),
+        )
 
 
-def features(rng, num_rows, dim):
-    mixing = np.eye(dim) + 0.3 * rng.normal(size=(dim, dim)) / dim**0.5
+def log_prior(w):
+    return -0.5 * jnp.sum(w**2)
+
+
+def logistic_likelihood(w, rows):
+    z = rows["x"] @ w
+    return rows["y"] * z - jax.nn.softplus(z)
+
+
+def mixing_of(rng, dim):
+    return np.eye(dim) + 0.3 * rng.normal(size=(dim, dim)) / dim**0.5
+
+
+def features(rng, num_rows, dim, mixing=None):
+    mixing = mixing_of(rng, dim) if mixing is None else mixing
     x = (rng.normal(size=(num_rows, dim)) @ mixing).astype(np.float32)
     x[:, 0] = 1
     return x
@@ -41,12 +64,7 @@ def logistic(num_rows, batch_size, dim=20):
         rng = np.random.default_rng(0)
         x, w = features(rng, num_rows, dim), rng.normal(size=dim)
         y = (rng.random(num_rows) < 1 / (1 + np.exp(-x @ w))).astype(np.float32)
-
-        def log_likelihood(w, rows):
-            z = rows["x"] @ w
-            return rows["y"] * z - jax.nn.softplus(z)
-
-        return Problem(log_likelihood, {"x": x, "y": y}, batch_size, w)
+        return Problem(logistic_likelihood, {"x": x, "y": y}, batch_size, w)
 
     return make
 
@@ -99,26 +117,72 @@ def softmax(num_rows, batch_size, dim=6, classes=7):
     return make
 
 
+def mapped_logistic(num_rows, batch_size, dim=20):
+    """The same from files, written by blocks: neither they nor the run hold all rows in memory."""
+
+    def make():
+        folder = Path(tempfile.mkdtemp(prefix="steinflow-big-data-"))
+        rng = np.random.default_rng(0)
+        w = rng.normal(size=dim)
+        files = {name: folder / f"{name}.npy" for name in "xy"}
+        x = np.lib.format.open_memmap(files["x"], "w+", np.float32, (num_rows, dim))
+        y = np.lib.format.open_memmap(files["y"], "w+", np.float32, (num_rows,))
+        for start in range(0, num_rows, BLOCK):
+            rows = slice(start, min(start + BLOCK, num_rows))
+            x[rows] = block = features(rng, rows.stop - start, dim, mixing=mixing_of(np.random.default_rng(1), dim))
+            y[rows] = rng.random(len(block)) < 1 / (1 + np.exp(-block @ w))
+        for array in (x, y):
+            array.flush()
+        data = {name: np.load(path, mmap_mode="r") for name, path in files.items()}
+        return Problem(logistic_likelihood, data, batch_size, w, whole=False)
+
+    return make
+
+
+def covertype(batch_size):
+    """All 581,012 rows, the binary task, features scaled to sd 1 as one scales them for a regression."""
+
+    def make():
+        found = datasets.load("covertype")
+        x = np.asarray(found.X, np.float32)
+        x = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-6)
+        x = np.c_[np.ones(len(x), np.float32), x].astype(np.float32)
+        y = (np.asarray(found.y) > 0).astype(np.float32)
+        return Problem(logistic_likelihood, {"x": x, "y": y}, batch_size, np.zeros(x.shape[1]))
+
+    return make
+
+
 PROBLEMS = {
     "logistic, 10^4 rows": logistic(10**4, 50),
     "logistic, 10^5 rows": logistic(10**5, 500),
     "logistic, 10^6 rows": logistic(10**6, 500),
+    "logistic, 10^7 mapped rows": mapped_logistic(10**7, 1000),
     "Poisson, 10^6 rows": poisson(10**6, 500),
     "linear, unknown noise, 10^6 rows": linear(10**6, 500),
     "softmax of 7 classes, 10^6 rows": softmax(10**6, 500),
+    "Covertype": covertype(500),
+}
+SMALL = {  # the same code in seconds
+    "small": logistic(2000, 50, dim=3),
+    "small, mapped": mapped_logistic(2000, 50, dim=3),
 }
 
 
-def log_prior(w):
-    return -0.5 * jnp.sum(w**2)
+@functools.cache
+def problem_of(name):
+    """Return a problem, made once."""
+    return {**PROBLEMS, **SMALL}[name]()
 
 
-def truth(problem):
+@functools.cache
+def truth(name):
     """Return mean and sds of the posterior: Newton's mode and Laplace's covariance, in double precision.
 
     The mean is off the mode by half of the covariance times the third derivatives' trace with it, the leading term of
     the posterior's skewness.
     """
+    problem = problem_of(name)
 
     def log_likelihood(w, rows):
         return jnp.sum(problem.log_likelihood(w, rows))
@@ -137,70 +201,10 @@ def truth(problem):
             return total
 
         w, prior_precision = np.asarray(problem.near, float), np.eye(len(problem.near))
-        for _ in range(8):
-            precision = prior_precision - summed(hessian, w)
-            w = w + np.linalg.solve(precision, summed(gradient, w) - w)
+        move, sds = np.inf, 1.0
+        while np.max(np.abs(move) / sds) > 1e-3:
+            covariance = np.linalg.inv(prior_precision - summed(hessian, w))
+            move, sds = covariance @ (summed(gradient, w) - w), np.sqrt(np.diag(covariance))
+            w = w + move
         covariance = np.linalg.inv(prior_precision - summed(hessian, w))
         return w + 0.5 * covariance @ summed(skew, w, covariance), np.sqrt(np.diag(covariance))
-
-
-def once(target, dim):
-    """Return a run on the same batches from a stream that cannot be read again, whose noise stays."""
-    data = target.data
-
-    def batches(step):
-        read = jax.jit(lambda step: data.minibatch(jax.random.key(0), step))
-        while True:
-            yield jax.tree.map(np.asarray, read(step))
-            step += 1
-
-    stream = sf.data.Stream(batches, data.num_rows)
-    return sf.Posterior(log_prior, target.log_likelihood, stream, prior=lambda key: jax.random.normal(key, (dim,)))
-
-
-def rows_of(name):
-    """Yield the lines of the table for one problem: three keys with anchors, one without."""
-    problem = PROBLEMS[name]()
-    mean, sd = truth(problem)
-    dim = len(mean)
-    target = sf.Posterior(
-        log_prior,
-        problem.log_likelihood,
-        problem.data,
-        problem.batch_size,
-        prior=lambda key: jax.random.normal(key, (dim,)),
-    )
-    for method in METHODS:
-        found = []
-        for key in KEYS if method == "anchored" else KEYS[:1]:
-            clock = time.perf_counter()
-            result = sf.fit(target if method == "anchored" else once(target, dim), key=key, progress=False)
-            error = np.sqrt(np.mean(((np.mean(result.particles, axis=0) - mean) / sd) ** 2))
-            ratios = np.std(np.asarray(result.particles, float), axis=0) / sd
-            verdict = result.verdict.level
-            found.append((error, ratios.min(), ratios.max(), result.info["passes"], verdict))
-            print(name, method, key, found[-1], f"{time.perf_counter() - clock:.0f} s", flush=True)
-        errors, lows, highs, passes, verdicts = zip(*found, strict=True)
-        yield (
-            f"| {name} | {problem.batch_size} | {method} | {max(errors):.3f} | {min(lows):.2f} .. {max(highs):.2f} | "
-            f"{max(passes):.1f} | {', '.join(dict.fromkeys(verdicts))} |"
-        )
-
-
-def main():
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.big_data", description=__doc__.splitlines()[0])
-    parser.add_argument("problems", nargs="*", default=list(PROBLEMS), help=f"of {', '.join(PROBLEMS)}")
-    parser.add_argument("--page", action="store_true", help="write the table into docs/big-data.md")
-    arguments = parser.parse_args()
-    head = [
-        "| posterior | batch | scores | mean error, sds | sds, over the truth | passes | verdict |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    table = "\n".join([*head, *(line for name in arguments.problems for line in rows_of(name))]) + "\n"
-    print(table)
-    if arguments.page:
-        put("docs/big-data.md", "big data", table)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,1 @@
+"""Big data: problems, accuracy, rivals, resources."""
