@@ -18,7 +18,6 @@ EVERYTHING := --constraint $(CONSTRAINTS) --editable '.[dev]'
 demo: $(DEV) ## fit two posteriors, print a summary, write figures
 	$(BIN)/python examples/demo.py
 
-# Side by side: pyright keeps one core busy, and the tests wait for none.
 test: $(DEV) ## lint, type-check and run the tests
 	$(MAKE) --no-print-directory --jobs=2 lint suite
 
@@ -47,7 +46,7 @@ test-slow: $(DEV) ## run the tests that take long
 lint: $(DEV) ## check style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/pyrefly check --python-interpreter-path $(BIN)/python --summary=none
 
 format: $(DEV) ## fix style and format
 	$(BIN)/ruff check --fix .

@@ -4,14 +4,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from steinflow.devices.sharding import mesh
+from steinflow.inference.calibration import calibrate
 from steinflow.inference.checkpoints import Checkpoint
+from steinflow.inference.cross_validation import cross_validate
 from steinflow.inference.loop import fit
+from steinflow.inference.many import fit_many
 from steinflow.inference.stopping import Converged
 from steinflow.methods import svgd
 from steinflow.methods.base import Draws, Method, Time
 from steinflow.methods.svgd.ensemble import Ensemble
 from steinflow.methods.svgd.method import SVGD
 from steinflow.results.diagnostics import dispersion, goodness_of_fit, ksd
+from steinflow.results.many import Many
 from steinflow.results.outcome import Outcome
 from steinflow.results.result import Result, load
 from steinflow.stein import kernels
@@ -97,6 +101,7 @@ __all__ = [
     "Density",
     "Draws",
     "Ensemble",
+    "Many",
     "Method",
     "MonteCarlo",
     "Outcome",
@@ -105,10 +110,13 @@ __all__ = [
     "Result",
     "Target",
     "Time",
+    "calibrate",
     "constraints",
+    "cross_validate",
     "data",
     "dispersion",
     "fit",
+    "fit_many",
     "flatten",
     "formula",
     "from_network",

@@ -2,7 +2,7 @@
 
 from typing import TypeAlias
 
-from jaxtyping import Array, Float, Key, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 Scalar: TypeAlias = Float[Array, ""]
 Point: TypeAlias = Float[Array, " d"]
@@ -18,7 +18,6 @@ __all__ = [
     "Batch",
     "Direction",
     "Float",
-    "Key",
     "PRNGKeyArray",
     "Params",
     "Particles",

@@ -31,8 +31,9 @@ HEADING = re.compile(r"^#+ +(.*?)(?: *\{ *#(\S+) *\})?$", re.MULTILINE)
 
 
 def is_long(page: Path) -> bool:
-    """Examples compare long runs; the pages about migration and formulas have one model after the other to compile."""
-    return page.parent.name == "examples" or page.name in ("migration.md", "formulas.md")
+    """Examples compare long runs; these pages fit one model after the other, or networks."""
+    long = ("migration.md", "formulas.md", "many.md", "networks.md")
+    return page.parent.name == "examples" or page.name in long
 
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())

@@ -68,7 +68,7 @@ CASES: dict[str, Case] = {
     "Insurance": Case(from_r("Insurance"), "Claims ~ C(District) + Group + Age + offset(log(Holders))", "poisson"),
     "epil": Case(from_r("epil"), "y ~ lbase * trt + lage + V4 + (1 | subject)", "negbinomial"),
     "bioChemists": Case(from_r("bioChemists"), "art ~ fem + mar + kid5 + phd + ment", "zero_inflated_negbinomial"),
-    "medpar": Case(from_r("medpar"), "los ~ hmo + white + type2 + type3", "hurdle_negbinomial"),
+    "quine": Case(from_r("quine"), "Days ~ Eth + Sex + Age + Lrn", "hurdle_negbinomial"),
     "scotland": Case(from_statsmodels("scotland"), "YES ~ COUTAX + UNEMPF + MOR + GDP + AGE", "gamma"),
     "petrol": Case(yields, "share ~ EP + V10 + (1 | No)", "beta"),
     "anes96": Case(from_statsmodels("anes96"), "PID ~ age + educ + income", "cumulative"),

@@ -47,7 +47,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 3 red verdict with --strict, 130 interrupted.",
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; with --strict 3 for a red verdict on the "
+    "inference, 4 for a red check of the model.",
 )
 _TABLES, _MORE = "Tables", "More"
 

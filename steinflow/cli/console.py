@@ -14,12 +14,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from steinflow.tables.advice import WORDS, advice, sentence
+from steinflow.tables.advice import MODEL_WORDS, WORDS, advice, sentence
 from steinflow.tables.predictions import METRICS
 from steinflow.tables.runs import Run, json_text
 from steinflow.tables.tables import shown
 
-FAILED, DISTRUSTED, INTERRUPTED = 1, 3, 130
+FAILED, DISTRUSTED, MISFIT, INTERRUPTED = 1, 3, 4, 130
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -79,13 +79,30 @@ def print_json(values: Any) -> None:
 
 
 def print_verdict(run: Run) -> None:
-    """Print the traffic light, its reasons, and what to do."""
+    """Print the traffic light of the inference, its reasons, and what to do."""
     verdict, light = run.result.verdict, run.light
-    out.print(Text.assemble(("●", light), " ", (f"{verdict.level}: {WORDS[light].lower()}", f"bold {light}")))
+    words = f"inference {verdict.level}: {WORDS[light].lower()}"
+    out.print(Text.assemble(("●", light), " ", (words, f"bold {light}")))
     for reason in verdict.reasons:
         out.print(Text(f"  {sentence(reason)}"), soft_wrap=True)
     for remedy in advice(run):
         out.print(Text(f"  → {sentence(remedy)}"), soft_wrap=True)
+
+
+def print_checks(run: Run) -> None:
+    """Print the traffic light of the model, what was found, and what to try."""
+    light = run.model_light
+    if light is None:
+        return
+    out.print(Text.assemble(("●", light), " ", (MODEL_WORDS[light], f"bold {light}")))
+    found = [check for check in run.checks if check["level"] != "good"]
+    for check in found:
+        out.print(Text(f"  {sentence(check['text'])}"), soft_wrap=True)
+    fine = [check["name"] for check in run.checks if check["level"] == "good"]
+    if fine:
+        out.print(Text(f"  As expected of the model: {', '.join(fine)}."), soft_wrap=True)
+    for remedy in dict.fromkeys(remedy for check in found for remedy in check["try"]):
+        out.print(Text(f"  → Try {remedy.removesuffix('.')}."), soft_wrap=True)
 
 
 def print_metrics(title: str, evaluation: dict[str, Any] | None) -> None:

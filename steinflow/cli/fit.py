@@ -5,24 +5,19 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
-from rich.text import Text
 
 from steinflow.cli import console, options
 from steinflow.cli.formulas import check_choice, problem_name, problem_of
+from steinflow.cli.outputs import print_run, summary_of
 from steinflow.results.outcome import Outcome
-from steinflow.results.summary import number
-from steinflow.tables.advice import advice
 from steinflow.tables.features import Missing
 from steinflow.tables.fitting import MethodName, Prepared, prepare, run_fit
-from steinflow.tables.formula_problems import FormulaFit
 from steinflow.tables.formulas import fit_formula
 from steinflow.tables.responses import ModelName
-from steinflow.tables.runs import Run, check_free, check_writable, checksum, free_folder
+from steinflow.tables.runs import check_free, check_writable, checksum, free_folder
 from steinflow.tables.tables import counted, shown
 
-_SHOWN_PARAMETERS = 15
 _HIDDEN = (50,)
 
 
@@ -91,6 +86,15 @@ def fit(
             rich_help_panel="Data",
         ),
     ] = None,
+    categorical: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="A column of numbers that are codes, such as a district: each becomes a category; may be repeated.",
+            show_default=False,
+            rich_help_panel="Data",
+        ),
+    ] = None,
     missing: Annotated[
         Missing,
         typer.Option(
@@ -113,10 +117,15 @@ def fit(
     encoding: options.Encoding = "utf-8",
     separator: options.Separator = None,
     decimal: options.Decimal = ".",
+    thousands: options.Thousands = None,
     missing_marker: options.Markers = None,
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="End with exit code 3 if the verdict is red.", rich_help_panel="Output"),
+        typer.Option(
+            "--strict",
+            help="End with exit code 3 if the verdict on the inference is red, or 4 if a check of the model is.",
+            rich_help_panel="Output",
+        ),
     ] = False,
     as_json: console.Json = False,
     quiet: console.Quiet = False,
@@ -135,7 +144,7 @@ def fit(
       steinflow fit scores.csv --formula "score ~ age + (1 | school)" --prior "age=Normal(0, 5)"
     """
     layers = _layers(hidden, model)
-    problem = problem_of(formula, family, link, prior, weights)
+    problem = problem_of(formula, family, link, prior, weights, categorical)
     check_choice(target, problem, model=model, drop=drop, missing=missing)
     if overwrite and output is None:
         raise typer.BadParameter(
@@ -145,7 +154,7 @@ def fit(
     folder = output or free_folder(f"{data.name.split('.')[0]}-{name}")
     check_free(folder, overwrite=overwrite)  # before the work, not after it
     check_writable(folder)
-    frame = options.read(data, encoding, separator, decimal, missing_marker)
+    frame = options.read(data, encoding, separator, decimal, thousands, missing_marker)
     console.remark(
         f"{shown(data.name)}: {counted(len(frame), 'row')}, {counted(frame.shape[1], 'column')}.", quiet=quiet
     )
@@ -174,6 +183,7 @@ def fit(
             hidden=layers,
             missing=missing,
             drop=drop or [],
+            categorical=categorical or [],
             test_fraction=test_fraction,
             seed=seed,
         )
@@ -188,89 +198,13 @@ def fit(
     if as_json:
         console.print_json(summary_of(run, folder))
     else:
-        _print_run(run, folder)
+        print_run(run, folder)
     if run.result.outcome is Outcome.INTERRUPTED:
         done, wanted = run.result.info["num_steps"], run.settings["num_steps"]
         console.remark(f"Interrupted at step {done} of {wanted}; the particles so far are in {folder}.")
         raise typer.Exit(console.INTERRUPTED)
-    if strict and run.light == "red":
-        raise typer.Exit(console.DISTRUSTED)
-
-
-def _print_run(run: Run, folder: Path) -> None:
-    """Print parameters, metrics on held-out rows, the verdict, and what to do next."""
-    console.out.print()
-    console.out.print(_parameters(run))
-    console.print_metrics("On {} held-out rows", run.evaluation)
-    console.out.print()
-    console.print_verdict(run)
-    info, command = run.result.info, f"steinflow {{}} {shlex.quote(str(folder))}"
-    lines = [
-        f"\n{len(run.result):,} particles, {info['num_steps']:,} steps of {run.settings['method']} in "
-        f"{info['seconds']:.1f} s. The run is in {folder}\n",
-        Text.assemble("See it:      ", (command.format("report"), "bold")),
-        Text.assemble("Predict:     ", (command.format("predict") + " NEW.csv", "bold")),
-    ]
-    if isinstance(run.estimator, FormulaFit):  # which has no report
-        del lines[1]
-    for line in lines:
-        console.out.print(Text(line) if isinstance(line, str) else line, soft_wrap=True)
-
-
-def summary_of(run: Run, folder: Path) -> dict[str, Any]:
-    """Return a run as plain values for scripts."""
-    verdict = run.result.verdict
-    parameters = run.parameters()
-    return {
-        "run": str(folder),
-        "model": run.problem.model,
-        "verdict": {
-            "light": run.light,
-            "level": verdict.level,
-            "reasons": verdict.reasons,
-            "remedies": advice(run),
-        },
-        "outcome": run.result.outcome.value,
-        "ending": run.result.ending.message,
-        "ksd": run.result.ksd,
-        "dispersion": float(np.median(run.result.dispersion)),
-        "seconds": run.result.info["seconds"],
-        "settings": run.settings,
-        "data": run.data,
-        "held_out": run.evaluation,
-        "parameters": _moments(parameters),
-        **({"group_effects": _moments(run.estimator.effects())} if isinstance(run.estimator, FormulaFit) else {}),
-        "notes": run.notes,
-    }
-
-
-def _moments(parameters):
-    columns = zip(parameters.names, parameters.mean, parameters.sd, strict=True)
-    return {name: {"mean": float(mean), "sd": float(sd)} for name, mean, sd in columns}
-
-
-def _parameters(run):
-    if isinstance(run.estimator, FormulaFit):
-        return _with_priors(run.estimator)
-    parameters = run.parameters().clearest_first()
-    rows = _rows(parameters.coefficients(_SHOWN_PARAMETERS)) + _rows(parameters.others())
-    more = parameters.num_coefficients - _SHOWN_PARAMETERS
-    title = "Posterior, the clearest first" + (f" ({more} more in the report)" if more > 0 else "")
-    return console.table(title, ["per sd of a feature", "mean", "sd", "5%", "95%"], rows)
-
-
-def _with_priors(fitted):
-    """Return the parameters of a formula in the units of the table, each beside its prior."""
-    parameters, texts = fitted.parameters(), fitted.prior_texts()
-    rows = [[name, *cells, texts[name]] for name, *cells in _rows(parameters)]
-    more = len(fitted.effects().names)
-    title = "Posterior, in the units of the table" + (f" ({more} effects of groups are in --json)" if more else "")
-    return console.table(title, ["", "mean", "sd", "5%", "95%", "prior"], rows)
-
-
-def _rows(parameters):
-    columns = zip(parameters.mean, parameters.sd, *parameters.quantiles((0.05, 0.95)), strict=True)
-    return [[name, *map(number, row)] for name, row in zip(parameters.names, columns, strict=True)]
+    if strict and "red" in (run.light, run.model_light):
+        raise typer.Exit(console.DISTRUSTED if run.light == "red" else console.MISFIT)
 
 
 def _say_what_comes(prepared: Prepared, *, quiet: bool) -> None:

@@ -7,7 +7,12 @@ from steinflow.tables.formulas import priors_from
 
 
 def problem_of(
-    formulas: list[str] | None, family: str, link: str | None, priors: list[str] | None, weights: str | None
+    formulas: list[str] | None,
+    family: str,
+    link: str | None,
+    priors: list[str] | None,
+    weights: str | None,
+    categorical: list[str] | None,
 ) -> FormulaProblem | None:
     """Return what the options about a formula say; None where there is none."""
     if not formulas:
@@ -15,7 +20,7 @@ def problem_of(
             if given:
                 raise typer.BadParameter('it belongs to a formula; add --formula "y ~ x".', param_hint=option)
         return None
-    return FormulaProblem(tuple(formulas), family, link, priors_from(priors or []), weights)
+    return FormulaProblem(tuple(formulas), family, link, priors_from(priors or []), weights, tuple(categorical or ()))
 
 
 def check_choice(

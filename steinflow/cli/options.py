@@ -14,6 +14,7 @@ Data = Annotated[Path, typer.Argument(metavar="DATA", help="A CSV or Parquet fil
 RunFolder = Annotated[
     Path, typer.Argument(metavar="RUN", help="The folder that `steinflow fit` wrote.", show_default=False)
 ]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file of --output if it exists.")]
 Encoding = Annotated[
     str, typer.Option(help="Encoding of a CSV file, such as latin-1 or cp1252.", rich_help_panel=_PANEL)
 ]
@@ -25,6 +26,15 @@ Separator = Annotated[
 ]
 Decimal = Annotated[
     str, typer.Option(help="Decimal point or comma in the numbers of a CSV file.", rich_help_panel=_PANEL)
+]
+Thousands = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CHARACTER",
+        help="What separates groups of three digits in the numbers of a CSV file, such as the comma in 1,250.",
+        show_default=False,
+        rich_help_panel=_PANEL,
+    ),
 ]
 Markers = Annotated[
     list[str] | None,
@@ -38,12 +48,26 @@ Markers = Annotated[
 ]
 
 
-def read(data: Path, encoding: str, separator: str | None, decimal: str, markers: list[str] | None) -> Frame:
+def read(
+    data: Path,
+    encoding: str,
+    separator: str | None,
+    decimal: str,
+    thousands: str | None,
+    markers: list[str] | None,
+) -> Frame:
     """Read a table with these options."""
     # Some programs write a byte order mark at the beginning of UTF-8 files.
     encoding = "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
     separator = "\t" if separator in ("\\t", "tab") else separator
-    return read_table(data, encoding=encoding, separator=separator, decimal=decimal, missing_markers=markers or ())
+    return read_table(
+        data,
+        encoding=encoding,
+        separator=separator,
+        decimal=decimal,
+        thousands=thousands,
+        missing_markers=markers or (),
+    )
 
 
 Formulas = Annotated[

@@ -12,14 +12,15 @@ from steinflow.cli import console, options
 from steinflow.models.formulas.response import response_columns
 from steinflow.results.files import write_whole
 from steinflow.results.summary import number
-from steinflow.tables.features import Missing, describe_missing
+from steinflow.tables.cells import describe_missing
+from steinflow.tables.features import Missing
 from steinflow.tables.formula_problems import FormulaFit
 from steinflow.tables.formulas import evaluate_formula, prediction_table
 from steinflow.tables.predictions import evaluate, prediction_frame
-from steinflow.tables.runs import load_run
-from steinflow.tables.tables import TableError, shown
+from steinflow.tables.runs import check_new, free_file, load_run
+from steinflow.tables.tables import TableError, csv_text, shown
 
-_SHOWN_ROWS, _SHOWN_COLUMNS = 8, 4
+_SHOWN_ROWS, _SHOWN_COLUMNS = 8, 5
 
 
 @console.clear_errors
@@ -33,6 +34,7 @@ def predict_rows(
             "--output", "-o", help="CSV file to write; DATA-predictions.csv if not given.", show_default=False
         ),
     ] = None,
+    overwrite: options.Overwrite = False,
     missing: Annotated[
         Missing,
         typer.Option(help="What to do about missing values: stop, leave the prediction empty, or use the mean."),
@@ -40,6 +42,7 @@ def predict_rows(
     encoding: options.Encoding = "utf-8",
     separator: options.Separator = None,
     decimal: options.Decimal = ".",
+    thousands: options.Thousands = None,
     missing_marker: options.Markers = None,
     as_json: console.Json = False,
     quiet: console.Quiet = False,
@@ -48,28 +51,30 @@ def predict_rows(
     """Predict the rows of a table with a saved run.
 
     The table needs the columns that the model was fitted to. Where it also has the target, the predictions are
-    compared with it. The CSV file has a row for every row of the table, in the same order.
+    compared with it. The CSV file has a row for every row of the table, in the same order, with its number.
 
     [bold]Example[/bold]
 
       steinflow predict runs/houses-price new-houses.csv
     """
+    check_new(output, overwrite=overwrite)  # before the work, not after it
     saved = load_run(run)
-    frame = options.read(data, encoding, separator, decimal, missing_marker)
+    frame = options.read(data, encoding, separator, decimal, thousands, missing_marker)
     if isinstance(saved.estimator, FormulaFit):
         predictions, evaluation, notes = _by_formula(saved.estimator, frame)
     else:
         predictions, evaluation, notes = _by_features(saved, frame, data.name, missing)
-    path = write_whole(output or Path(f"{data.name.split('.')[0]}-predictions.csv"), predictions.to_csv(index=False))
+    predictions.insert(0, "row", np.arange(1, len(predictions) + 1))
+    path = write_whole(output or free_file(f"{data.name.split('.')[0]}-predictions", ".csv"), csv_text(predictions))
     if as_json:
         console.print_json({"predictions": str(path), "num_rows": len(frame), "compared": evaluation, "notes": notes})
         return
     for note in notes:
         console.remark(note, quiet=quiet)
     first = _shown(predictions.iloc[:_SHOWN_ROWS])
-    rows = [[str(k + 1), *map(_cell, row)] for k, row in enumerate(first.itertuples(index=False))]
+    rows = [list(map(_cell, row)) for row in first.itertuples(index=False)]
     title = f"{shown(saved.data['target'])}, the first rows"
-    console.out.print(console.table(title, ["row", *first.columns], rows))
+    console.out.print(console.table(title, first.columns, rows))
     console.print_metrics("On {} rows with known answers", evaluation)
     console.out.print(Text(f"\n{len(frame):,} predictions are in {path}"), soft_wrap=True)
 
@@ -116,7 +121,7 @@ def _shown(first):
     """Return what fits on a screen: of many classes the probability of the one that is predicted."""
     if len(first.columns) <= _SHOWN_COLUMNS:
         return first
-    return first[["prediction"]].assign(probability=first.iloc[:, 1:].max(axis=1))
+    return first[["row", "prediction"]].assign(probability=first.iloc[:, 2:].max(axis=1))
 
 
 def _cell(value):

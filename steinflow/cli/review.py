@@ -8,12 +8,17 @@ import typer
 from rich.text import Text
 
 from steinflow.cli import console, options
-from steinflow.cli.fit import summary_of
+from steinflow.cli.outputs import summary_of
 from steinflow.results.files import write_whole
 from steinflow.results.summary import number
+from steinflow.tables.comparison import behind_the_best
+from steinflow.tables.effects import about_effects
 from steinflow.tables.predictions import METRICS
 from steinflow.tables.report import report_html
-from steinflow.tables.runs import load_run
+from steinflow.tables.runs import check_new, load_run
+from steinflow.tables.tables import shown
+
+_SHOWN_PARAMETERS = 20
 
 
 @console.clear_errors
@@ -24,15 +29,18 @@ def report(
         Path | None,
         typer.Option("--output", "-o", help="HTML file to write; RUN/report.html if not given.", show_default=False),
     ] = None,
+    overwrite: options.Overwrite = False,
     open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     as_json: console.Json = False,
     debug: console.Debug = False,
 ) -> None:
     """Write one HTML file about a run that opens anywhere, offline.
 
-    It has the verdict with its reasons, the posterior, the particles in motion, how the run went, predictions for
-    held-out rows, and how to repeat the run.
+    It has the verdict on the inference, the checks of the model, the posterior, the particles in motion, how the run
+    went, predictions for held-out rows, and how to repeat the run; for formulas also the effects of predictors and
+    groups.
     """
+    check_new(output, overwrite=overwrite)
     path = write_whole(output or run / "report.html", report_html(load_run(run)))
     if as_json:
         console.print_json({"report": str(path), "bytes": path.stat().st_size})
@@ -49,28 +57,39 @@ def compare(
     as_json: console.Json = False,
     debug: console.Debug = False,
 ) -> None:
-    """Put runs side by side: verdict, metrics on held-out rows, and what they cost.
+    """Put runs side by side: verdict, checks of the model, metrics on held-out rows, and coefficients.
 
     Metrics can be compared where the runs held out the same rows of the same file; a remark says where they did not.
+    The difference in log-likelihood to the best run is given with its standard error: differences of less than two of
+    them mean nothing.
     """
     if len(runs) < 2:
         raise ValueError("A comparison takes two runs or more; for one run, use `steinflow report RUN`.")
     loaded = [load_run(folder) for folder in runs]
     summaries = [summary_of(run, folder) for run, folder in zip(loaded, runs, strict=True)]
     comparable = len({(run.data.get("sha256"), run.data.get("split"), run.data.get("target")) for run in loaded}) == 1
+    differences = behind_the_best(loaded) if comparable else None
     if as_json:
-        console.print_json({"comparable": comparable, "runs": summaries})
+        console.print_json({"comparable": comparable, "runs": summaries, "differences": differences})
         return
     names = _distinct(runs)
-    rows = [["verdict", *(console.light_text(summary["verdict"]["light"]) for summary in summaries)]]
-    for what in ("model", "method", "num_particles", "batch_size"):
+    rows = [
+        ["inference", *(console.light_text(run.light) for run in loaded)],
+        ["model", *(console.light_text(run.model_light) if run.model_light else "–" for run in loaded)],
+    ]
+    rows.append(["family", *(summary["model"] for summary in summaries)])
+    for what in ("method", "num_particles", "batch_size"):
         rows.append([what.replace("num_", "").replace("_", " "), *(_plain(s["settings"][what]) for s in summaries)])
     rows.append(["steps", *(f"{run.result.info['num_steps']:,}" for run in loaded)])
     rows.append(["seconds", *(f"{summary['seconds']:.1f}" for summary in summaries)])
     rows.append(["KSD", *(number(summary["ksd"]) for summary in summaries)])
     rows.append(["dispersion (1 is right)", *(f"{summary['dispersion']:.2f}" for summary in summaries)])
     rows += _metrics(summaries, mark_best=comparable)
+    if differences is not None:
+        rows.append(["log-likelihood, behind the best", *map(_difference, differences)])
     console.out.print(console.table("", ["", *names], rows))
+    console.out.print()
+    console.out.print(_coefficients(loaded, names))
     if not comparable:
         console.remark(
             "These runs did not hold out the same rows of the same file, so their metrics are not comparable."
@@ -87,6 +106,27 @@ def _metrics(summaries, *, mark_best):
         cells = [Text(metric.text(v), style="bold green" if v is not None and v == best else "") for v in values]
         rows.append([metric.name, *cells])
     return rows
+
+
+def _difference(difference):
+    if difference["mean"] == 0:
+        return "best"
+    return f"{number(difference['mean'])} ± {number(difference['standard_error'])}"
+
+
+def _coefficients(runs, names):
+    """Return the means and sds of coefficients side by side, those of the first run by how clear they are."""
+    columns = [run.parameters().clearest_first() for run in runs]
+    found = [dict(zip(p.names, zip(p.mean, p.sd, strict=True), strict=True)) for p in columns]
+    every = list(dict.fromkeys(name for parameters in columns for name in parameters.names))
+    cells = [[name, *(_mean_and_sd(of.get(name)) for of in found)] for name in every[:_SHOWN_PARAMETERS]]
+    on = dict.fromkeys(f"on {shown(about_effects(run))}" for run in runs)
+    more = f" ({len(every) - _SHOWN_PARAMETERS} more with --json)" if len(every) > _SHOWN_PARAMETERS else ""
+    return console.table(f"Mean ± sd of effects {', '.join(on)}{more}", ["", *names], cells)
+
+
+def _mean_and_sd(pair):
+    return "" if pair is None else f"{number(pair[0])} ± {number(pair[1])}"
 
 
 def _distinct(folders):

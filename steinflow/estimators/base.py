@@ -22,9 +22,10 @@ from steinflow.devices.keys import as_key, split_key
 from steinflow.inference.defaults import default_method, default_num_particles, default_num_steps
 from steinflow.inference.loop import fit
 from steinflow.methods.base import Method
+from steinflow.methods.svgd.ensemble import Ensemble
 from steinflow.models.families import Family
 from steinflow.models.generalized_linear import GeneralizedLinear
-from steinflow.models.neural_network import NeuralNetwork
+from steinflow.models.neural_network import USUAL_SCALE, NeuralNetwork, PriorScale, usual_scale
 from steinflow.models.supervised import Scaling, Supervised, Weighted, shift_and_scale, usual_batch_size
 from steinflow.results.predictions import judged_by_predictions
 from steinflow.results.result import Result
@@ -36,6 +37,7 @@ from steinflow.typing import Array, Batch, Params, Scalar
 _MIN_ROWS = 256  # fewer cost as much
 _NUMBERS_AT_ONCE = 2**24  # of a layer in a prediction: 128 MB
 _ACTIVATIONS = {"relu": lambda x: np.maximum(x, 0.0), "silu": lambda x: x * special.expit(x), "tanh": np.tanh}
+_INTERCEPT_SD = 2.5  # of the prior of intercepts on the scale of the link, as in models by formula
 _LEARNED = ("shift_", "scale_", "response_shift_", "response_scale_", "classes_", "n_features_in_")
 
 
@@ -60,7 +62,9 @@ class SteinEstimator(BaseEstimator, abc.ABC):
     Args:
         hidden: units of the hidden layers of a neural network; () is a linear model.
         activation: between layers, "tanh", "silu" or "relu". Smooth ones are explored in fewer steps.
-        prior_scale: of a network's weights, whose prior is N(0, prior_scale² / fan_in).
+        prior_scale: of a network's weights, whose prior is N(0, prior_scale² / fan_in); "learned" is
+            a scale for every layer that is learned with them. By default learned for classes, and 4 for numbers and
+            counts, or where a method is given that climbs the density in place of following the mass.
         num_particles: how many particles represent the posterior; by default 100, or 10 for a network: members, each
             of which brings many networks.
         num_steps: at most; by default 1,000, and for an ensemble of networks 10,000 for every hidden layer. A run of
@@ -84,7 +88,7 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         *,
         hidden: tuple[int, ...] = (),
         activation: Literal["tanh", "silu", "relu"] = "tanh",
-        prior_scale: float = 4.0,
+        prior_scale: PriorScale | None = None,
         num_particles: int | None = None,
         num_steps: int | None = None,
         batch_size: int | None = None,
@@ -139,7 +143,9 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         if self.batch_size is not None:
             batch_size = min(self.batch_size, num_rows)
         if not self.hidden:
-            return GeneralizedLinear(inputs, y, self._family, batch_size=batch_size)
+            encoded = np.asarray(self._family.encode(y))
+            prior = _centered(self._family.usual_outputs(encoded)), _INTERCEPT_SD
+            return GeneralizedLinear(inputs, y, self._family, batch_size=batch_size, intercept_prior=prior)
         return NeuralNetwork(
             inputs,
             y,
@@ -147,9 +153,15 @@ class SteinEstimator(BaseEstimator, abc.ABC):
             self.activation,
             family=self._family,
             batch_size=batch_size,
-            prior_scale=self.prior_scale,
+            prior_scale=self._prior_scale,
             standardize=False,
         )
+
+    @property
+    def _prior_scale(self) -> PriorScale:
+        if self.prior_scale is not None:
+            return self.prior_scale
+        return usual_scale(self._family) if self.method is None or isinstance(self.method, Ensemble) else USUAL_SCALE
 
     def _run(self, model: Supervised, watch: Watch, particles: Params | None):
         """Run the method. Particles of an earlier run are where it starts, and their moments are the prior."""
@@ -243,6 +255,11 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         columns = {"mean": mean, "sd": np.sqrt(self._weights @ (values - mean) ** 2)}
         quantiles = weighted_quantiles(values, self._weights, (0.05, 0.5, 0.95))
         return pandas.DataFrame({**columns, **dict(zip(("5%", "50%", "95%"), quantiles, strict=True))}, index=index)
+
+
+def _centered(outputs):
+    """Return where intercepts are expected: a number for a model with one output."""
+    return outputs[0] if len(outputs) == 1 else outputs
 
 
 def is_linear(estimator: SteinEstimator) -> bool:

@@ -16,8 +16,8 @@ _UNSCALED = (0.0, 1.0)
 class SteinClassifier(ClassifierMixin, SteinEstimator):
     """Bayesian logistic regression for two or more classes, or a neural network.
 
-    Features are standardised inside; the precision of the weights is inferred, with a Gamma prior, or chosen by
-    cross-validation with hidden layers. Arguments and attributes are those of `steinflow.estimators.SteinEstimator`;
+    Features are standardised inside; the precision of the weights is inferred, with a Gamma prior, or with hidden
+    layers a scale for every layer. Arguments and attributes are those of `steinflow.estimators.SteinEstimator`;
     `classes_` are the labels, and `coef_` has one row per class, or one row for two classes.
 
     Example:

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import special
 
 _ITERATIONS, _TOLERANCE = 60, 1e-8  # of the search for a quantile
+_LARGEST_MEAN = 1e18  # of a count that NumPy can draw
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +60,10 @@ class Mixture(abc.ABC):
         """Return where y lies in its distribution, from 0 to 1."""
 
     @abc.abstractmethod
+    def sample(self, rng: np.random.Generator) -> np.ndarray:
+        """Draw from every component, particles x rows."""
+
+    @abc.abstractmethod
     def _variances(self) -> np.ndarray:
         """Return those of the components, particles x rows or one column."""
 
@@ -97,6 +102,9 @@ class _LocationScale(Mixture):
     def position(self, y):
         return self.cdf(y)
 
+    def sample(self, rng):
+        return self.means + self.scales * self._unit_sample(rng, self.means.shape)
+
     def _variances(self):
         return self._unit_variance * self.scales**2
 
@@ -109,6 +117,9 @@ class _LocationScale(Mixture):
     @property
     @abc.abstractmethod
     def _unit_variance(self) -> float: ...
+
+    @abc.abstractmethod
+    def _unit_sample(self, rng, shape) -> np.ndarray: ...
 
     @abc.abstractmethod
     def _unit_quantile(self, level) -> float: ...
@@ -127,6 +138,9 @@ class Normals(_LocationScale):
     @property
     def _unit_variance(self):
         return 1.0
+
+    def _unit_sample(self, rng, shape):
+        return rng.standard_normal(shape)
 
     def _unit_quantile(self, level):
         return special.ndtri(level)
@@ -151,6 +165,9 @@ class StudentTs(_LocationScale):
     @property
     def _unit_variance(self):
         return self.df / (self.df - 2)
+
+    def _unit_sample(self, rng, shape):
+        return rng.standard_t(self.df, shape)
 
     def _unit_quantile(self, level):
         return special.stdtrit(self.df, level)
@@ -178,6 +195,9 @@ class Poissons(Mixture):
 
     def position(self, y):
         return (self.cdf(y) + self.cdf(y - 1)) / 2  # halfway up the jump at a count
+
+    def sample(self, rng):
+        return rng.poisson(np.minimum(self.means, _LARGEST_MEAN)).astype(float)
 
     def _variances(self):
         return self.means

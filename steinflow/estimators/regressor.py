@@ -12,6 +12,7 @@ from steinflow.estimators.base import SteinEstimator, Watch, is_linear
 from steinflow.estimators.mixtures import Mixture, Normals, Poissons, StudentTs
 from steinflow.methods.base import Method
 from steinflow.models.families import Family, Gaussian, Poisson
+from steinflow.models.neural_network import PriorScale
 from steinflow.models.supervised import shift_and_scale
 from steinflow.models.uncertainty import Uncertainty
 from steinflow.models.varying_noise import VaryingGaussian, VaryingStudentT, location_and_log_scale
@@ -97,6 +98,17 @@ class _Regressor(RegressorMixin, SteinEstimator):
         low, high = self.predict_quantiles(X, ((1 - level) / 2, (1 + level) / 2)).T
         return low, high
 
+    def sample_y(self, X, random_state=0):
+        """Draw a y for every particle and every row from the posterior predictive distribution, particles x rows.
+
+        Args:
+            X: one row per example.
+            random_state: an int or a NumPy generator.
+        """
+        rng = np.random.default_rng(random_state)
+        drawn = self._by_rows(lambda outputs: self._distribution(outputs).sample(rng).T, X).T
+        return drawn * self.response_scale_ + self.response_shift_
+
     def log_predictive(self, X, y):
         """Return the log density of y under the posterior predictive distribution, for every row."""
         [values] = self._predicted(lambda distribution, y: [distribution.log_density(y)], X, y)
@@ -169,7 +181,7 @@ class SteinRegressor(_Regressor):
         noise: Literal["constant", "varying", "heavy-tailed"] | None = None,
         hidden: tuple[int, ...] = (),
         activation: Literal["tanh", "silu", "relu"] = "tanh",
-        prior_scale: float = 4.0,
+        prior_scale: PriorScale | None = None,
         num_particles: int | None = None,
         num_steps: int | None = None,
         batch_size: int | None = None,

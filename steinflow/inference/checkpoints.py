@@ -79,7 +79,8 @@ class CheckpointFolder:
         if not isinstance(checkpoint, Checkpoint | None):
             checkpoint = Checkpoint(checkpoint)
         self.checkpoint, self._identity = checkpoint, dict(identity)
-        self._last_time, self._last_step = time.monotonic(), None
+        self._last_time = time.monotonic()
+        self._last_step: int | None = None
         self._manager: Any = None
         if checkpoint is not None:
             self._path = Path(checkpoint.folder).absolute()
@@ -95,7 +96,7 @@ class CheckpointFolder:
 
     def next_step(self, step: int) -> float:
         """Return the next step that must be saved, however quick it comes."""
-        every = self.checkpoint and self.checkpoint.every_steps
+        every = None if self.checkpoint is None else self.checkpoint.every_steps
         return (step // every + 1) * every if every else float("inf")
 
     def due(self, step: int) -> bool:
@@ -117,7 +118,7 @@ class CheckpointFolder:
             "state": _numbered([_to_numpy(leaf) for leaf in _array_leaves((snapshot.state, snapshot.anchored))]),
             "history": _numbered(jax.tree.leaves(_stacked(snapshot.history))),
         }
-        meta = {
+        meta: dict[str, Any] = {
             "step": snapshot.step,
             "records": len(snapshot.history.get("step", [])),
             "seconds": snapshot.seconds,

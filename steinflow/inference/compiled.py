@@ -89,10 +89,10 @@ def _finished(results: PyTree) -> PyTree:
 @compiled(static=(2,))  # num_steps may size buffers
 def _init(plan, num_steps, particles, key):
     state = plan.method.init(plan.target, particles, num_steps=num_steps, key=key)
-    return sharding.same_everywhere(_strongly_typed(state))
+    return sharding.same_everywhere(strongly_typed(state))
 
 
-def _strongly_typed(state: PyTree) -> PyTree:
+def strongly_typed(state: PyTree) -> PyTree:
     """Return a state whose numbers are of the type that a step leaves them in.
 
     A number such as `jnp.asarray(0)` is weakly typed, what a loop returns is not, and the types of its arguments are

@@ -13,6 +13,12 @@ from steinflow.results.outcome import Ending, Outcome
 def ending_of(outcome: Outcome, final: View, *, step: int, num_steps: int, stop: Stop | None) -> Ending:
     """Say in a sentence or two how the run ended and what to do next."""
     num_particles, num_lost = len(final.scores), int(np.sum(~np.asarray(final.finite)))
+    if num_lost == num_particles and step == 0:
+        return Ending(
+            Outcome.NON_FINITE,
+            "the log density or its score is not finite at any starting particle. Look for NaN in the data, and start "
+            "where the density is positive and finite.",
+        )
     if outcome is Outcome.NON_FINITE or num_lost == num_particles:
         return Ending(
             Outcome.NON_FINITE,

@@ -195,7 +195,7 @@ def _loop(run, snapshot, feed, anchoring, folder, bar, interruption, num_steps, 
                 outcome = Outcome.SETTLED
         seconds, due, interrupted = sharding.agree(seconds, folder.due(goal), interruption.requested)
         snapshot.seconds += seconds
-        chunk = _next_chunk(chunk, goal - step, seconds)
+        chunk = next_chunk(chunk, goal - step, seconds)
         if due and goal < num_steps and outcome is None:
             folder.save(snapshot)
     return outcome
@@ -233,7 +233,7 @@ def _judged(history: Mapping[str, list], stop: Stop | None) -> Outcome | None:
     return Outcome.STOPPED if stop is not None and stop(history) else None
 
 
-def _next_chunk(chunk: int, steps_done: int, seconds: float) -> int:
+def next_chunk(chunk: int, steps_done: int, seconds: float) -> int:
     """Double the chunk while it is quick, shrink it when it is slow; a cut chunk says nothing about speed."""
     if seconds > _CHUNK_SECONDS:
         return max(1, chunk // 2)

@@ -1,7 +1,7 @@
 """What a method is: it makes a state from particles, moves it a step, and says which posterior the state represents."""
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -88,6 +88,10 @@ class Method(eqx.Module):
         Called once, on the host: a method may put into the state what it has learned on the way.
         """
         return Settled(state)
+
+    def settle_all(self, targets: Sequence[FlatTarget], states: Sequence[Any]) -> list[Settled]:
+        """Return the same for many runs; a method may do for all at once what takes long for one after the other."""
+        return list(map(self.settle, targets, states))
 
     @abc.abstractmethod
     def draws(self, target: FlatTarget, state: Any, *, key: PRNGKeyArray) -> Draws:

@@ -53,6 +53,10 @@ class Family(eqx.Module):
         """Return encoded y as the numbers whose means `mean` returns: of classes, their indicators."""
         return y
 
+    def usual_outputs(self, y: np.ndarray) -> np.ndarray:
+        """Return the outputs at which the mean is that of encoded y: where an intercept is to be expected."""
+        return np.zeros(self.num_outputs)
+
     def in_units(self, outputs: Array, shift: Array, scale: Array) -> Array:
         """Return the outputs for y of another unit: those of shift + scale * y, where y is real."""
         return outputs * scale + shift if self.real_valued else outputs
@@ -111,6 +115,10 @@ class Bernoulli(Family):
     def numbers(self, y):
         return (y + 1) / 2
 
+    def usual_outputs(self, y):
+        share = (np.sum(y > 0) + 0.5) / (len(y) + 1)
+        return np.log([share / (1 - share)])
+
     def sample(self, key, outputs, log_gamma):
         return jnp.where(jax.random.bernoulli(key, jax.nn.sigmoid(outputs)), 1.0, -1.0)
 
@@ -149,6 +157,10 @@ class Categorical(Family):
         probabilities = jax.nn.softmax(outputs)
         return probabilities * (1 - probabilities)
 
+    def usual_outputs(self, y):
+        shares = np.bincount(y, minlength=self.num_classes) + 0.5
+        return np.log(shares / np.exp(np.mean(np.log(shares))))  # outputs that add up to zero
+
     def numbers(self, y):
         return jax.nn.one_hot(y, self.num_classes)
 
@@ -176,6 +188,9 @@ class Poisson(Family):
 
     def variance(self, outputs, log_gamma):
         return jnp.exp(outputs)
+
+    def usual_outputs(self, y):
+        return np.log(np.array([max(np.mean(y), 0.5 / len(y))]))
 
     def sample(self, key, outputs, log_gamma):
         return jax.random.poisson(key, jnp.exp(outputs))

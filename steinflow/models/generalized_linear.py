@@ -30,16 +30,22 @@ def _with_constant(X):
 
 
 class _Prior(eqx.Module):
-    """The hierarchical prior of the weights, and that of the noise precision."""
+    """The hierarchical prior of the weights, that of the noise precision, and maybe one for the intercepts alone."""
 
     shape: float
     rate: Array
     noise_shape: float
     noise_rate: Array
+    intercepts: tuple[Array, Array] | None
 
     def __call__(self, params):
         w, log_alpha = params["w"], params["log_alpha"]
-        value = 0.5 * w.size * log_alpha - 0.5 * jnp.exp(log_alpha) * jnp.sum(w**2)
+        value = jnp.zeros((), w.dtype)
+        if self.intercepts is not None:
+            center, scale = self.intercepts
+            value -= 0.5 * jnp.sum(((w[-1] - center) / scale) ** 2)
+            w = w[:-1]
+        value += 0.5 * w.size * log_alpha - 0.5 * jnp.exp(log_alpha) * jnp.sum(w**2)
         value += log_gamma_prior(log_alpha, shape=self.shape, rate=self.rate)
         if "log_gamma" in params:
             value += log_gamma_prior(params["log_gamma"], shape=self.noise_shape, rate=self.noise_rate)
@@ -59,7 +65,10 @@ class GeneralizedLinear(Supervised):
         batch_size: rows per step; all of them if not given.
 
     Other arguments:
-        intercept: add a constant feature, with the same prior as the others.
+        intercept: add a constant feature.
+        intercept_prior: mean and sd of the normal prior of the intercept, or of those of all outputs. If not given, the
+            intercept has the same prior as the weights, as in the paper: where it is far from zero and the weights are
+            not, alpha serves neither.
         standardize: shift and scale the features, and a real-valued y, to mean 0 and sd 1.
         shape, rate: of the Gamma prior of alpha, the precision of the weights.
         noise_shape, noise_rate: of the Gamma prior of gamma, the precision of the noise.
@@ -76,15 +85,24 @@ class GeneralizedLinear(Supervised):
         *,
         batch_size: int | None = None,
         intercept: bool = True,
+        intercept_prior: tuple[ArrayLike, ArrayLike] | None = None,
         standardize: bool = False,
         shape: float = 1.0,
         rate: float = 0.01,
         noise_shape: float = 1.0,
         noise_rate: float = 0.1,
     ):
+        if intercept_prior is not None and not intercept:
+            raise ValueError(
+                "intercept_prior is given, but there is no intercept; leave it out, or say intercept=True."
+            )
         self.intercept = intercept
+        intercepts = None
+        if intercept_prior is not None:
+            center, scale = (as_array(value, float) for value in intercept_prior)
+            intercepts = center, scale
         # Rates are leaves, and share compiled code; shapes decide how a Gamma is drawn.
-        self.hyper = _Prior(shape, as_array(rate, float), noise_shape, as_array(noise_rate, float))
+        self.hyper = _Prior(shape, as_array(rate, float), noise_shape, as_array(noise_rate, float), intercepts)
         super().__init__(
             X,
             y,
@@ -102,7 +120,12 @@ class GeneralizedLinear(Supervised):
         log_alpha = sample_log_gamma(alpha_key, shape=prior.shape, rate=prior.rate)
         num_weights = self.data.values["X"].shape[1] + self.intercept
         shape = (num_weights,) if outputs == 1 else (num_weights, outputs)
-        params = {"log_alpha": log_alpha, "w": jax.random.normal(weight_key, shape) * jnp.exp(-0.5 * log_alpha)}
+        weights = jax.random.normal(weight_key, shape)
+        w = weights * jnp.exp(-0.5 * log_alpha)
+        if prior.intercepts is not None:
+            center, scale = prior.intercepts
+            w = w.at[-1].set(center + scale * weights[-1])
+        params = {"log_alpha": log_alpha, "w": w}
         if self.family.noisy:
             params["log_gamma"] = sample_log_gamma(gamma_key, shape=prior.noise_shape, rate=prior.noise_rate)
         return params

@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import ArrayLike
 
 from steinflow.models.families import Family, Gaussian
-from steinflow.models.neural_network import FanIn
+from steinflow.models.neural_network import USUAL_SCALE, PriorScale, approach_of, prior_of_scale
 from steinflow.models.supervised import Supervised, log_gamma_prior
+from steinflow.targets.posterior import ApproachedPrior
 from steinflow.typing import Array, Params, PRNGKeyArray, Scalar
 
 
@@ -23,7 +24,7 @@ def from_network(
     y: ArrayLike,
     *,
     family: Family = Gaussian(),
-    prior_scale: float = 4.0,
+    prior_scale: PriorScale = USUAL_SCALE,
     log_prior: Callable[[Params], Scalar] | None = None,
     random: Callable[[Params], Params] | None = None,
     batch_size: int | None = None,
@@ -45,7 +46,9 @@ def from_network(
         family: what the outputs mean: `sf.models.Gaussian()`, `VaryingGaussian()`, `VaryingStudentT()`, `Bernoulli()`,
             `Categorical(K)` or `Poisson()`.
         prior_scale: parameters have the prior N(0, prior_scale² / fan_in), with fan_in = 1 for biases and other
-            vectors.
+            vectors. "learned" gives every array a scale of its own, which is integrated out: for `sf.Ensemble`, which
+            follows the mass; a method that climbs the density, such as `sf.MAP`, needs a number. With very few rows
+            learned scales may say that there is nothing to learn.
         log_prior: takes the module's parameters to a log density, in place of that prior.
         random: takes the module's parameters to those that are inferred, such as `lambda params: params.layers[-1]`
             for the last layer of an Equinox MLP, or `lambda params: params["Dense_1"]` for one of linen. The others
@@ -67,13 +70,13 @@ def from_network(
     module = _adapt(network, jnp.zeros((1, *shape)))
     if random is not None:
         module = _Part(params=random(module.params), whole=module, random=random, outputs_last=module.outputs_last)
-    prior = FanIn(prior_scale, module.outputs_last)
+    prior = prior_of_scale(prior_scale, outputs_last=module.outputs_last)
     return NetworkPosterior(
         X,
         y,
         module,
         log_prior or prior,
-        start=module.sample if module.starts_by_itself else eqx.Partial(prior.sample, module.params),
+        start=module.sample if module.starts_by_itself else eqx.Partial(approach_of(prior).sample, module.params),
         shape=shape,
         family=family,
         batch_size=batch_size,
@@ -126,10 +129,14 @@ class _Forward(eqx.Module):
         return outputs.reshape(expected)
 
 
-class _Prior(eqx.Module):
+class _Prior(ApproachedPrior):
     """The prior of the network's parameters, and that of the noise precision: Gamma(1, 0.1)."""
 
     network: Callable[[Params], Scalar]
+
+    @property
+    def approach(self):
+        return _Prior(approach_of(self.network))
 
     def __call__(self, params):
         value = self.network(params["network"])
@@ -162,12 +169,12 @@ class _Equinox(_Module):
     params: Params
     rest: Any
     build: Callable[[PRNGKeyArray], Any] | None
-    outputs_last: bool = False
+    outputs_last: bool
 
     @classmethod
     def of(cls, network: Any, build: Callable[[PRNGKeyArray], Any] | None) -> "_Equinox":
         params, rest = cls._split(network)
-        return cls(params=params, rest=rest, build=build)
+        return cls(params=params, rest=rest, build=build, outputs_last=False)
 
     @property
     def starts_by_itself(self):
@@ -190,12 +197,12 @@ class _Nnx(_Module):
     params: Params
     rest: Any
     build: Callable[[PRNGKeyArray], Any] | None
-    outputs_last: bool = True
+    outputs_last: bool
 
     @classmethod
     def of(cls, network: Any, build: Callable[[PRNGKeyArray], Any] | None) -> "_Nnx":
         graph, params, rest = cls._split(network)
-        return cls(graph=graph, params=params, rest=rest, build=build)
+        return cls(graph=graph, params=params, rest=rest, build=build, outputs_last=True)
 
     @property
     def starts_by_itself(self):
@@ -223,13 +230,13 @@ class _Linen(_Module):
     rest: Any
     module: Any
     row: Array
-    outputs_last: bool = True
+    outputs_last: bool
 
     @classmethod
     def of(cls, network: Any, row: Array) -> "_Linen":
         variables = network.init(jax.random.key(0), row)
         rest = {name: values for name, values in variables.items() if name != "params"}
-        return cls(params=variables["params"], rest=rest, module=network, row=row)
+        return cls(params=variables["params"], rest=rest, module=network, row=row, outputs_last=True)
 
     @property
     def starts_by_itself(self):

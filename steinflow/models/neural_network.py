@@ -3,11 +3,14 @@ r"""Bayesian neural networks, fully connected, of any depth, activation and fami
 $f(x) = W_L^\top g(\dots g(W_1^\top x + b_1) \dots) + b_L$; every weight and bias $\sim N(0, 1/\lambda)$; for real y
 the noise is $N(0, 1/\gamma)$; $\gamma, \lambda \sim \mathrm{Gamma}(1, 0.1)$ with rate 0.1. The paper's network has one
 hidden layer of ReLUs. Few particles cannot infer $\lambda$: the density of all weights is highest where they vanish.
-With a prior of fixed width there is no such place to fall into.
+With a prior of fixed width there is no such place to fall into, but no width suits all data. A width for every layer
+that is integrated out suits most, for methods that follow the mass and not the density (`LearnedScales`).
 """
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -16,9 +19,14 @@ import numpy as np
 from jaxtyping import ArrayLike
 
 from steinflow.devices.arrays import as_array
-from steinflow.models.families import Family, Gaussian
+from steinflow.models.families import Bernoulli, Categorical, Family, Gaussian
 from steinflow.models.supervised import Supervised, log_gamma_prior, sample_log_gamma
+from steinflow.targets.posterior import ApproachedPrior
 from steinflow.typing import Array, Params, PRNGKeyArray, Scalar
+
+USUAL_SCALE = 4.0  # of weights where none is learned, and on the way to a posterior that learns it
+
+PriorScale = float | Literal["learned"]
 
 
 class _Layers(eqx.Module):
@@ -59,18 +67,75 @@ class FanIn(eqx.Module):
         return jax.tree.unflatten(structure, draws)
 
     def _sd(self, x):
-        inputs = x.shape[:-1] if self.outputs_last else x.shape[1:]
-        return self.scale / np.sqrt(np.prod(inputs)) if x.ndim > 1 else self.scale
+        return self.scale / np.sqrt(fan_in(x, outputs_last=self.outputs_last))
 
 
-class _Prior(eqx.Module):
+class LearnedScales(eqx.Module):
+    r"""Every parameter $N(0, \sigma_l^2 / \text{fan-in})$, with a scale for each array that is learned with it.
+
+    $\sigma_l^2 \sim \text{InverseGamma}(a, b)$ is integrated out: with n numbers in an array, and S the sum of their
+    squares times fan-in, $\log p = -(a + n/2) \log(b + S/2)$. Nothing is added to the parameters, and the scale of a
+    layer is what its weights say it is; the hyper-prior says little: half of its mass is below a scale of 3.
+
+    The density is highest where all weights vanish, though the mass is elsewhere, and climbing it ends there.
+
+    Attributes:
+        approach: the prior to climb on the way, of a fixed scale.
+        shape: a.
+        rate: b.
+    """
+
+    approach: FanIn
+    shape: float = 1.0
+    rate: float = 6.0
+
+    def __call__(self, params: Params) -> Scalar:
+        return -jnp.asarray(sum(self._of_array(x) for x in jax.tree.leaves(params)))
+
+    def _of_array(self, x):
+        squares = jnp.sum(x**2) * fan_in(x, outputs_last=self.approach.outputs_last)
+        return (self.shape + x.size / 2) * jnp.log(self.rate + squares / 2)
+
+
+def usual_scale(family: Family) -> PriorScale:
+    """Return the scale of a prior where none is given: learned for classes, since logits have no unit of their own."""
+    return "learned" if isinstance(family, Bernoulli | Categorical) else USUAL_SCALE
+
+
+def prior_of_scale(scale: PriorScale, *, outputs_last: bool = True) -> FanIn | LearnedScales:
+    """Return the prior of weights and biases with this scale, or with scales that are learned."""
+    if isinstance(scale, str):
+        if scale != "learned":
+            raise ValueError(f"prior_scale is a number or 'learned'; got {scale!r}.")
+        return LearnedScales(FanIn(USUAL_SCALE, outputs_last))
+    return FanIn(scale, outputs_last)
+
+
+def approach_of(prior: Callable[[Params], Scalar]) -> Callable[[Params], Scalar]:
+    """Return the prior to climb on the way: the same, unless its scales are learned."""
+    return prior.approach if isinstance(prior, LearnedScales) else prior
+
+
+def fan_in(x: Array, *, outputs_last: bool) -> int:
+    """Return the number of inputs of a unit, given its weights; 1 for biases and other vectors."""
+    return int(np.prod(x.shape[:-1] if outputs_last else x.shape[1:])) if x.ndim > 1 else 1
+
+
+class _Prior(ApproachedPrior):
     shape: float
     rate: Array
-    fixed: FanIn | None
+    of_weights: FanIn | LearnedScales | None
+
+    @property
+    def approach(self):
+        return dataclasses.replace(self, of_weights=None if self.of_weights is None else approach_of(self.of_weights))
 
     def __call__(self, params):
         leaves = [*params["weights"], *params["biases"]]
-        value = self._of_inferred_width(leaves, params["log_lambda"]) if self.fixed is None else self.fixed(leaves)
+        if self.of_weights is None:
+            value = self._of_inferred_width(leaves, params["log_lambda"])
+        else:
+            value = self.of_weights(leaves)
         if "log_gamma" in params:
             value += log_gamma_prior(params["log_gamma"], shape=self.shape, rate=self.rate)
         return value
@@ -99,7 +164,8 @@ class NeuralNetwork(Supervised):
     Gamma(shape, 1 / rate), and the noise at the particle's own training error.
 
     Other arguments:
-        prior_scale: weights have the prior N(0, prior_scale² / fan_in), and biases N(0, prior_scale²); None is the
+        prior_scale: weights have the prior N(0, prior_scale² / fan_in), and biases N(0, prior_scale²); "learned" is a
+            scale for the weights and one for the biases of every layer, integrated out, for `sf.Ensemble`; None is the
             paper's prior, one precision for all that is inferred.
         standardize: shift and scale the features, and a real-valued y, to mean 0 and sd 1 on the training rows.
         shape, rate: of the Gamma priors of lambda and gamma.
@@ -128,15 +194,15 @@ class NeuralNetwork(Supervised):
         *,
         family: Family = Gaussian(),
         batch_size: int | None = None,
-        prior_scale: float | None = None,
+        prior_scale: PriorScale | None = None,
         standardize: bool = True,
         shape: float = 1.0,
         rate: float = 0.1,
     ):
         if any(units < 1 for units in hidden):
             raise ValueError(f"hidden lists the units of every hidden layer, such as (50,); got {tuple(hidden)}.")
-        fixed = None if prior_scale is None else FanIn(prior_scale)
-        self.hyper = _Prior(shape, as_array(rate, float), fixed)
+        of_weights = None if prior_scale is None else prior_of_scale(prior_scale)
+        self.hyper = _Prior(shape, as_array(rate, float), of_weights)
         self.activation = _activation(activation)
         super().__init__(
             X,
@@ -164,7 +230,7 @@ class NeuralNetwork(Supervised):
             ),
             "biases": tuple(jnp.zeros(fan_out) for _, fan_out in shapes),
         }
-        if prior.fixed is None:
+        if prior.of_weights is None:
             params["log_lambda"] = sample_log_gamma(lambda_key, shape=prior.shape, rate=1 / prior.rate)
         return self.with_first_noise(params)
 

@@ -6,20 +6,18 @@ it is the same for all rows, $f_2$ is constant.
 
 import abc
 import math
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from steinflow.models.families import Family, Gaussian
 from steinflow.typing import Array, PRNGKeyArray
 
-_Outputs = TypeVar("_Outputs", Array, np.ndarray)
 _NARROWEST, _WIDEST = -8.0, 5.0  # log scales of a standardised y: beyond, single precision overflows in squares
 
 
-def location_and_log_scale(outputs: _Outputs) -> tuple[_Outputs, _Outputs]:
+def location_and_log_scale(outputs: Any) -> tuple[Any, Any]:
     """Return both parts of the outputs, the last axis, of JAX or of NumPy; log scales are bounded."""
     return outputs[..., 0], outputs[..., 1].clip(_NARROWEST, _WIDEST)
 

@@ -11,7 +11,7 @@ import functools
 import resource
 import sys
 import time
-from typing import cast
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -149,7 +149,7 @@ def _year_stand_in(config: Config) -> dict:
 
 
 def _parts(config: Config) -> list[Part]:
-    shared = {
+    shared: dict[str, Any] = {
         key: value
         for key, value in dataclasses.asdict(config).items()
         if key not in ("names", "num_splits", "num_splits_protein", "pbp_epochs") and not key.startswith("year")

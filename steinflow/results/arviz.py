@@ -1,5 +1,6 @@
 """Results as ArviZ knows them: groups of named arrays in a `DataTree`. Only this file asks which ArviZ is installed."""
 
+import importlib
 import warnings
 from collections.abc import Mapping, Sequence
 from importlib import metadata
@@ -101,21 +102,45 @@ def to_arviz(
     }
     if observed:
         groups["observed_data"] = group(variables(observed), {}, dims=dims, coords=coords, attributes=origin)
-    return _for_installed_version(xarray.DataTree.from_dict(groups))
+    return for_installed_version(xarray.DataTree.from_dict(groups))
 
 
-def _for_installed_version(tree: "xarray.DataTree"):
+def for_installed_version(tree: "xarray.DataTree"):
     """Return the tree, which ArviZ 1 works on; as `arviz.InferenceData` where ArviZ is older."""
+    version = _version()
+    if version is None or version >= 1:  # xarray alone does much with a tree
+        return tree
+    return _old_arviz().InferenceData.from_datatree(tree)
+
+
+def pareto_k(log_weights: np.ndarray) -> float:
+    """Return the shape of the tail of importance weights, by ArviZ's Pareto smoothing.
+
+    Raises:
+        ModuleNotFoundError: where ArviZ is not installed.
+    """
+    version = _version()
+    if version is None:
+        raise ModuleNotFoundError("Pareto k is ArviZ's: pip install 'steinflow[arviz]'.", name="arviz")
+    if version < 1:
+        return float(_old_arviz().psislw(log_weights)[1])
+    array_stats: Any = importlib.import_module("arviz_stats.base").array_stats  # a part of ArviZ 1
+    return float(array_stats.psislw(-log_weights)[1])  # it takes log likelihoods, whose inverse is the weight
+
+
+def _version() -> int | None:
+    """Return ArviZ's major version; None where it is not installed."""
     try:
-        version = metadata.version("arviz")
-    except metadata.PackageNotFoundError:  # xarray alone does much with a tree
-        return tree
-    if int(version.split(".")[0]) >= 1:
-        return tree
+        return int(metadata.version("arviz").split(".")[0])
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _old_arviz() -> Any:
     with warnings.catch_warnings():  # ArviZ announces its next major version on import
         warnings.simplefilter("ignore", FutureWarning)
         import arviz
-    return arviz.InferenceData.from_datatree(tree)  # pyright: ignore[reportAttributeAccessIssue]
+    return arviz
 
 
 def _origin(result: "Result") -> dict[str, str]:

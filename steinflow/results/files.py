@@ -18,6 +18,8 @@ from steinflow.results.outcome import Ending, Outcome
 from steinflow.typing import PyTree
 
 if TYPE_CHECKING:
+    import xarray
+
     from steinflow.results.result import Result
 
 
@@ -79,11 +81,23 @@ def _replacing(path: Path) -> Iterator[Path]:
                 rest.unlink(missing_ok=True)
 
 
-def to_netcdf(result: "Result") -> memoryview:
-    """Return the content of a netCDF file that holds a result.
+def save_netcdf(path: str | Path, tree: "xarray.DataTree") -> Path:
+    """Write a tree to a netCDF file.
 
     HDF5 writes into memory, not to the disk: where a disk is full, it crashes the process when it closes its file.
+
+    Raises:
+        OSError: where the file cannot be written. A file that was there before is left as it was.
     """
+    try:
+        return write_whole(path, tree.to_netcdf(engine="h5netcdf"))
+    except OSError as error:
+        advice = "Nothing is lost: free some space or choose another path, and save the result again"
+        raise OSError(error.errno, f"{error.strerror}. {advice}", str(path)) from error
+
+
+def to_tree(result: "Result") -> "xarray.DataTree":
+    """Return all of a result that goes into a file."""
     import xarray
 
     history, coordinate = dict(result.history), ["coordinate"]
@@ -96,8 +110,8 @@ def to_netcdf(result: "Result") -> memoryview:
                 "outcome": result.outcome.value,
                 "message": result.ending.message,
                 "info": json.dumps(dict(result.info)),
-                "structure": json.dumps(_describe(result.particles)),
-                "history_structure": json.dumps(_describe(history)),
+                "structure": json.dumps(describe(result.particles)),
+                "history_structure": json.dumps(describe(history)),
             },
         ),
         "sample_stats": draws({"lp": result.log_densities, "weight": result.weights}, result),  # None is no array
@@ -106,17 +120,24 @@ def to_netcdf(result: "Result") -> memoryview:
         ),
         "history": group(recorded, {"record": len(next(iter(recorded.values()), ()))}),
     }
-    return xarray.DataTree.from_dict(groups).to_netcdf(engine="h5netcdf")
+    return xarray.DataTree.from_dict(groups)
+
+
+def open_netcdf(path: str | Path) -> "xarray.DataTree":
+    """Return the tree in a netCDF file."""
+    import xarray
+
+    with xarray.open_datatree(path, engine="h5netcdf") as tree:
+        return tree.load()
 
 
 def read_netcdf(path: str | Path) -> dict[str, Any]:
     """Return the fields of the result in a netCDF file, by name."""
-    import xarray
-
-    with xarray.open_datatree(path, engine="h5netcdf") as tree:
-        tree = tree.load()
+    tree = open_netcdf(path)
     if not {"posterior", "sample_stats", "unconstrained", "history"} <= set(tree.children):
-        raise ValueError(f"{path} is not a result of steinflow: it has the groups {sorted(tree.children)}.")
+        many = "many" in tree.attrs
+        what = "many results: read them with sf.Many.load" if many else "not a result of steinflow"
+        raise ValueError(f"{path} is {what}. It has the groups {sorted(tree.children)}.")
 
     def arrays(group):
         return {
@@ -128,9 +149,9 @@ def read_netcdf(path: str | Path) -> dict[str, Any]:
     statistics, internals = arrays("sample_stats"), arrays("unconstrained")
     history = {name: values.values for name, values in tree["history"].data_vars.items()}
     return {
-        "particles": _rebuild(json.loads(attributes["structure"]), arrays("posterior")),
+        "particles": rebuild(json.loads(attributes["structure"]), arrays("posterior")),
         "weights": statistics.get("weight"),
-        "history": _rebuild(json.loads(attributes["history_structure"]), history),
+        "history": rebuild(json.loads(attributes["history_structure"]), history),
         "ending": Ending(Outcome(attributes["outcome"]), attributes["message"]),
         "unconstrained": internals["x"],
         "scores": internals["score"],
@@ -140,7 +161,7 @@ def read_netcdf(path: str | Path) -> dict[str, Any]:
     }
 
 
-def _describe(tree, names: Iterator[str] | None = None):
+def describe(tree, names: Iterator[str] | None = None):
     """Describe the containers of a tree in JSON; leaves are the names of their variables."""
     names = iter(variables(tree)) if names is None else names
     if tree is None:
@@ -152,16 +173,16 @@ def _describe(tree, names: Iterator[str] | None = None):
     for entry, child in one_level[0]:
         key = entry.key if isinstance(entry, jax.tree_util.DictKey) and isinstance(entry.key, int | str) else None
         key = jax.tree_util.keystr((entry,), simple=True) if key is None else key
-        children.append([key, _describe(child, names)])
+        children.append([key, describe(child, names)])
     kind = {list: "list", tuple: "tuple"}.get(type(tree), "dict")
     return {"kind": kind, "children": children}
 
 
-def _rebuild(structure, arrays: Mapping[Any, Any]) -> PyTree:
-    """Return the tree that `_describe` described, with these arrays."""
+def rebuild(structure, arrays: Mapping[Any, Any]) -> PyTree:
+    """Return the tree that `describe` described, with these arrays."""
     if isinstance(structure, str):
         return arrays[structure]
-    children = {key: _rebuild(child, arrays) for key, child in structure["children"]}
+    children = {key: rebuild(child, arrays) for key, child in structure["children"]}
     match structure["kind"]:
         case "none":
             return None

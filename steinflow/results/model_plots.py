@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from steinflow.results.curves import BAND, effect_of
 from steinflow.results.figures import BLUE, GREY, INK, ORANGE, style
 from steinflow.results.result import Result
 from steinflow.results.summary import weighted_quantiles
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COLORS = (BLUE, ORANGE, "#3c9d6b", "#8d5fb5", "#b3832f", "#5a6b7b", "#c2517c")
-_BAND = (0.05, 0.95)
 _MOST_LEVELS = 40
 _MOST_COUNTS = 60  # different counts in a rootogram
 _FEW_COUNTS = 20  # with more of them, the tail would leave no space for the rest
@@ -47,7 +47,7 @@ def conditional_effects(result: Result, effects: Sequence[Sequence[str]] | None 
         for axis in axes.flat[len(chosen) :]:
             axis.remove()
         for axis, names in zip(axes.flat, chosen, strict=False):
-            _draw_effect(axis, result, target, _numbers_first(target, names))
+            _draw_effect(axis, effect_of(result, names))
         if target.regression.family.num_levels is not None:  # the same classes in all panels
             lines = axes.flat[0].get_legend_handles_labels()
             figure.legend(*lines, loc="outside right upper", title=target.about.response.name, title_fontsize=8)
@@ -100,7 +100,8 @@ def predictive_check(result: Result, *, key: int = 0) -> "Figure":
     """
     drawn = result.predictive(key=key)
     assert result.target is not None
-    observed = result.target.observations.observed()  # pyright: ignore[reportOptionalMemberAccess]
+    assert result.target.observations is not None  # else there is nothing predictive
+    observed = result.target.observations.observed()
     name = next(name for name in observed if name in drawn)
     y, new = np.asarray(observed[name], float).reshape(-1), np.asarray(drawn[name], float)
     new = new.reshape(len(new), -1)
@@ -127,44 +128,23 @@ def _formula(result, function) -> Any:
     return result.target
 
 
-def _numbers_first(target, names):
-    columns = target.about.frame
-    return sorted(names, key=lambda name: columns[name].dtype.kind not in "iuf") if len(names) > 1 else list(names)
-
-
-def _draw_effect(axis, result, target, names):
-    grid = target.effect_grid(names)
-    means = np.asarray(target.means(result.particles, grid, groups=False), float)
-    low, middle, high = weighted_quantiles(means, result.probabilities, (_BAND[0], 0.5, _BAND[1]))
-    everywhere = np.ones(len(grid), bool)
-    if means.ndim == 3:
-        lines = [(level, everywhere, k) for k, level in enumerate(target.about.response.levels)]
-        legend = None
-    elif len(names) > 1:
-        lines = [(_short(value), (grid[names[1]] == value).to_numpy(), None) for value in grid[names[1]].unique()]
-        legend = names[1]
-    else:
-        lines, legend = [(None, everywhere, None)], None
-    is_line = grid[names[0]].dtype.kind in "iuf"
-    positions = grid[names[0]] if is_line else grid[names[0]].map({v: i for i, v in enumerate(grid[names[0]].unique())})
-    for number, (label, rows, output) in enumerate(lines):
-        pick = (rows,) if output is None else (rows, output)
-        x, color = positions[rows].to_numpy(float), _COLORS[number % len(_COLORS)]
-        if is_line:
-            axis.fill_between(x, low[pick], high[pick], color=color, alpha=0.2, linewidth=0)
-            axis.plot(x, middle[pick], color=color, label=label)
+def _draw_effect(axis, effect):
+    for number, curve in enumerate(effect.curves):
+        color = _COLORS[number % len(_COLORS)]
+        if effect.levels is None:
+            axis.fill_between(curve.x, curve.low, curve.high, color=color, alpha=0.2, linewidth=0)
+            axis.plot(curve.x, curve.middle, color=color, label=curve.label)
         else:
-            x = x + 0.12 * (number - (len(lines) - 1) / 2)
-            errors = [middle[pick] - low[pick], high[pick] - middle[pick]]
-            axis.errorbar(x, middle[pick], errors, fmt="o", color=color, label=label, markersize=4)
-    if not is_line:
-        levels = grid[names[0]].unique()
-        axis.set_xticks(range(len(levels)), [_short(level) for level in levels])
-        axis.set_xlim(-0.5, len(levels) - 0.5)
-    axis.set_xlabel(names[0])
-    axis.set_ylabel(f"P({target.about.response.name})" if means.ndim == 3 else target.about.response.name)
-    if legend is not None:
-        axis.legend(title=legend, title_fontsize=8)
+            x = curve.x + 0.12 * (number - (len(effect.curves) - 1) / 2)
+            errors = [curve.middle - curve.low, curve.high - curve.middle]
+            axis.errorbar(x, curve.middle, errors, fmt="o", color=color, label=curve.label, markersize=4)
+    if effect.levels is not None:
+        axis.set_xticks(range(len(effect.levels)), effect.levels)
+        axis.set_xlim(-0.5, len(effect.levels) - 0.5)
+    axis.set_xlabel(effect.names[0])
+    axis.set_ylabel(effect.response)
+    if len(effect.names) > 1 and not effect.of_classes:
+        axis.legend(title=effect.names[1], title_fontsize=8)
 
 
 def _draw_forest(axis, values, weights, names):
@@ -208,11 +188,12 @@ def _density(grid, values):
 def _draw_rootogram(axis, y, new):
     counts = np.arange(min(0, y.min()), y.max() + 1)
     expected = np.stack([np.sum(new == count, axis=1) for count in counts], axis=1)
-    low, middle, high = np.quantile(np.sqrt(expected), (_BAND[0], 0.5, _BAND[1]), axis=0)
+    low, middle, high = np.quantile(np.sqrt(expected), (BAND[0], 0.5, BAND[1]), axis=0)
     axis.bar(counts, np.sqrt([np.sum(y == count) for count in counts]), color=GREY, alpha=0.45, label="observed")
     axis.errorbar(
         counts, middle, [middle - low, high - middle], fmt="o", color=BLUE, markersize=3, label="new data sets"
     )
+    axis.xaxis.get_major_locator().set_params(integer=True)
     axis.set_ylabel("square root of the number of rows")
 
 
@@ -235,7 +216,3 @@ def _draw_calibration(axis, y, probabilities):
     )
     axis.plot(predicted, happened, "o-", color=INK, markersize=4, label="observed")
     axis.set(xlabel="predicted probability", ylabel="how often it came true", xlim=(0, 1), ylim=(0, 1))
-
-
-def _short(value) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)

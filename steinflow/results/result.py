@@ -16,7 +16,9 @@ import numpy as np
 from steinflow.devices.arrays import as_array
 from steinflow.devices.keys import as_key
 from steinflow.results import arviz
-from steinflow.results.files import read_netcdf, to_netcdf, write_whole
+from steinflow.results.chains import judge_chains
+from steinflow.results.evidence import Evidence, evidence_of, log_densities_of
+from steinflow.results.files import read_netcdf, save_netcdf, to_tree
 from steinflow.results.measures import dispersion_of, ksd_of
 from steinflow.results.outcome import Ending, Outcome
 from steinflow.results.predictions import judge_predictions
@@ -29,6 +31,7 @@ from steinflow.targets.flat import flatten
 from steinflow.targets.observations import Labels
 from steinflow.typing import Array, Params, Particles, PRNGKeyArray, PyTree, Scalar, Scores, Weights
 
+_WAY = ("trajectory", "predictions", "num_divergent")  # of `info`: by what the verdict judges the way of a run
 _NOISE = ("batch_noise", "score_noise")  # of `info`: what minibatches leave
 _NOT_FINITE_IS_FINE = np.errstate(over="ignore", invalid="ignore")  # outcome and verdict say so, not a warning
 
@@ -124,6 +127,8 @@ class Result:
             return Verdict("bad", (Finding("bad", self.ending.message.removesuffix("."), ()),), {})
         if "predictions" in self.info:  # of a network, whose weights mean nothing by themselves
             return judge_predictions(self.info["predictions"])
+        if "num_divergent" in self.info:
+            return judge_chains(self.unconstrained, self.num_chains, self.info["num_divergent"])
         return judge(
             self.unconstrained,
             self.scores,
@@ -216,7 +221,7 @@ class Result:
             ImportError: where BlackJAX is not installed.
         """
         target = self._target(target, "check")
-        result = self._with_equal_weights()
+        result = self.with_equal_weights()
         flat, points = flatten(target, result.particles)
         moves = nuts_moves(flat, points, num_moves, key=as_key(key))
         log_densities, scores = flat.log_densities_and_scores(moves.last)
@@ -231,6 +236,37 @@ class Result:
             states=None,
         )
         return Check.of(points, moves, moved)
+
+    def evidence(
+        self,
+        num_draws: int = 10_000,
+        *,
+        target: Target | Callable[[Params], Scalar] | None = None,
+        key: int = 0,
+    ) -> Evidence:
+        """Return the log marginal likelihood, by importance sampling from a mixture built on the particles.
+
+        It is that of the log density as given: prior and likelihood have to be normalised, constants included. Models
+        of NumPyro, PyMC and `sf.formula` are. Needs `pip install 'steinflow[arviz]'` for Pareto's k.
+
+        Args:
+            num_draws: of the mixture, three times; the target is evaluated at each, on all of the data.
+            target: what was inferred, for a result that was read from disk; `fit` keeps it otherwise.
+            key: seeds the draws.
+
+        Returns:
+            The log evidence with its standard error; NaN, with a reason, where Pareto's k is above 0.7.
+
+        Raises:
+            ValueError: where the result was read from disk and no target is given, or the target knows only scores.
+            ModuleNotFoundError: where ArviZ is not installed.
+        """
+        target = self._target(target, "evidence")
+        if not target.knows_log_density:
+            raise ValueError("The evidence is made of log densities, and this target only knows its score.")
+        result = self.with_equal_weights()
+        flat, points = flatten(target, result.particles)
+        return evidence_of(log_densities_of(flat, points.dtype), np.asarray(points), num_draws, key)
 
     @_NOT_FINITE_IS_FINE
     def summary(self) -> Summary:
@@ -272,7 +308,7 @@ class Result:
         predictions = (
             {}
             if observations is None
-            else observations.predictive(self._with_equal_weights().particles, *args, key=as_key(key), **kwargs)
+            else observations.predictive(self.with_equal_weights().particles, *args, key=as_key(key), **kwargs)
         )
         if not predictions:
             raise ValueError(
@@ -307,7 +343,7 @@ class Result:
             key: seeds the predictive draws.
         """
         return arviz.to_arviz(
-            self._with_equal_weights(),
+            self.with_equal_weights(),
             self.target if target is None else target,
             log_likelihood=log_likelihood,
             posterior_predictive=posterior_predictive,
@@ -336,11 +372,7 @@ class Result:
             OSError: where the file cannot be written, for instance on a full disk. A file that was there before is
                 left as it was, and the result can be saved elsewhere.
         """
-        try:
-            return write_whole(path, to_netcdf(self))
-        except OSError as error:
-            advice = "Nothing is lost: free some space or choose another path, and save the result again"
-            raise OSError(error.errno, f"{error.strerror}. {advice}", str(path)) from error
+        return save_netcdf(path, to_tree(self))
 
     @_NOT_FINITE_IS_FINE
     def _average(self, tree: PyTree) -> PyTree:
@@ -363,7 +395,7 @@ class Result:
             )
         return as_target(target)
 
-    def _with_equal_weights(self) -> "Result":
+    def with_equal_weights(self) -> "Result":
         """Return the result with particles repeated in proportion to their weights, where they have any."""
         return self if self.weights is None else self._at(even_sample(len(self), len(self), self.weights))
 
@@ -384,7 +416,7 @@ class Result:
 
     def _info_of_these_particles(self) -> Mapping[str, Any]:
         """Return what holds for particles that were changed or chosen after the run, which the way does not judge."""
-        return {name: value for name, value in self.info.items() if name not in ("trajectory", "predictions")}
+        return {name: value for name, value in self.info.items() if name not in _WAY}
 
 
 def load(path: str | Path) -> Result:

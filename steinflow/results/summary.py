@@ -108,14 +108,7 @@ def dataframe(
     labels: Labels = Labels(),
 ):
     """Return particles as a table of pandas or Polars; the arguments are those of `Result`."""
-    try:
-        frames = importlib.import_module(library)
-    except ModuleNotFoundError as error:
-        if error.name != library:
-            raise
-        raise ModuleNotFoundError(
-            f"to_dataframe(library={library!r}) needs it: pip install 'steinflow[{library}]'.", name=library
-        ) from error
+    frames = frames_of(library)
     names, values = columns_of(particles, labels)
     extra: dict[str, Any] = {} if weights is None else {"weight": np.asarray(weights, float)}
     if num_chains > 1:
@@ -127,6 +120,22 @@ def dataframe(
             name += "_"
         columns[name] = column
     return frames.DataFrame(columns)
+
+
+def frames_of(library: Literal["pandas", "polars"]) -> Any:
+    """Return the library that makes tables.
+
+    Raises:
+        ModuleNotFoundError: where it is not installed.
+    """
+    try:
+        return importlib.import_module(library)
+    except ModuleNotFoundError as error:
+        if error.name != library:
+            raise
+        raise ModuleNotFoundError(
+            f"to_dataframe(library={library!r}) needs it: pip install 'steinflow[{library}]'.", name=library
+        ) from error
 
 
 def named_arrays(tree) -> list[tuple[str, Any]]:

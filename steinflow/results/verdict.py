@@ -62,6 +62,8 @@ class Remedy(enum.StrEnum):
     LARGER_BATCHES = "use larger batches"
     REREAD = "let a stream be read again, as sf.data.Stream(..., epoch=...)"
     NUTS = "compare with NUTS: result.check()"
+    SMALLER_STEPS = "take smaller steps: sf.NUTS(target_acceptance=0.95)"
+    MORE_CHAINS = "run several chains: sf.NUTS(num_chains=4)"
     WIDER_START = "compare with a run from a wider start"
     ANNEALING = "compare with sf.Annealed(sf.SVGD())"
     ORDER = (

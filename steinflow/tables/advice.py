@@ -4,6 +4,11 @@ from steinflow.results.verdict import Remedy
 from steinflow.tables.runs import Run
 
 WORDS = {"green": "Trust it", "yellow": "Look closer", "red": "Do not trust it"}
+MODEL_WORDS = {
+    "green": "model: no misfit found",
+    "yellow": "model: look closer, it may not fit",
+    "red": "model: it does not fit, so what follows from it may be wrong",
+}
 # None is what cannot be done from here.
 ADVICE: dict[Remedy, str | None] = {
     Remedy.MORE_STEPS: "take more steps: --steps {more_steps}",
@@ -12,6 +17,8 @@ ADVICE: dict[Remedy, str | None] = {
     Remedy.DEFAULT_METHOD: "use the default method: leave out --method",
     Remedy.LARGER_BATCHES: "take larger batches: --batch-size {larger_batch}",
     Remedy.REREAD: None,
+    Remedy.SMALLER_STEPS: "compare with the default method: leave out --method",
+    Remedy.MORE_CHAINS: None,
     Remedy.NUTS: "compare with NUTS: --method nuts",
     Remedy.WIDER_START: "compare with another start: --seed {other_seed}",
     Remedy.ANNEALING: None,

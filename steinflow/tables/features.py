@@ -11,22 +11,27 @@ from typing import Any, Literal
 import numpy as np
 
 from steinflow.models.supervised import shift_and_scale
-from steinflow.tables.tables import Frame, TableError, check_column, listed, shown
+from steinflow.tables.cells import is_number, texts
+from steinflow.tables.tables import Frame, TableError, check_column, label_of, listed, shown
 
 Missing = Literal["error", "drop", "mean"]
-MAX_CATEGORIES = 20
-_MOSTLY_NUMBERS = 0.5  # from this part on, a column of text is a column of numbers with odd cells
-_DATE = r"\s*(\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4})([T ].*)?"
 _HUGE = 1e300  # differences of such numbers overflow
 _FAR_OUT = 1e6  # times the middle range: no measurement, more likely a mistake or a code for "missing"
 
 
 @dataclasses.dataclass(frozen=True)
 class Number:
-    """A column of numbers, and their mean, which can take the place of a missing one."""
+    """A column of numbers, and their mean, which can take the place of a missing one.
+
+    Attributes:
+        name: of the column.
+        mean: of the rows to fit.
+        is_flag: whether it holds 0 and 1 only, so that its effect is that of going from 0 to 1.
+    """
 
     name: str
     mean: float
+    is_flag: bool = False
     kind: Literal["number"] = "number"
 
     @property
@@ -67,6 +72,13 @@ class Features:
         """Which features are columns of numbers; the others are categories."""
         return np.array([isinstance(column, Number) for column in self.columns for _ in column.labels])
 
+    @property
+    def are_amounts(self) -> np.ndarray:
+        """Which features are numbers beyond 0 and 1: their effects are given per standard deviation."""
+        return np.array(
+            [isinstance(column, Number) and not column.is_flag for column in self.columns for _ in column.labels]
+        )
+
     @classmethod
     def learn(cls, frame: Frame) -> "Features":
         """Look at the columns of the rows to fit, after `check_kinds`."""
@@ -75,12 +87,12 @@ class Features:
             values = frame[name]
             if values.nunique(dropna=True) < 2:
                 constant.append(name)
-            elif _is_number(values):
+            elif is_number(values):
                 column, note = _number(name, values)
                 columns.append(column)
                 notes += note
             else:
-                counts = values.dropna().astype(str).value_counts()
+                counts = values.dropna().map(label_of).value_counts()
                 others = sorted(str(value) for value in counts.index[1:])
                 columns.append(Category(name, str(counts.index[0]), tuple(others)))
         if not columns:
@@ -101,7 +113,7 @@ class Features:
                 if numbers is None:
                     raise TableError(
                         f"Column '{shown(column.name)}' held numbers when the model was fitted, but it holds text "
-                        f"such as {listed(_texts(values)[:1])} in {shown(where)}."
+                        f"such as {listed(texts(values)[:1])} in {shown(where)}."
                     )
                 blocks.append(numbers[:, None])
             else:
@@ -122,42 +134,18 @@ class Features:
     @classmethod
     def from_json(cls, columns: Sequence[dict[str, Any]]) -> "Features":
         """Return what `to_json` described."""
-        kinds = {"number": Number, "category": Category}
-        fixed = ({**column, "values": tuple(column["values"])} if "values" in column else column for column in columns)
-        return cls(tuple(kinds[column["kind"]](**column) for column in fixed))
-
-
-def missing_rows(frame: Frame) -> np.ndarray:
-    """Return which rows have a missing or infinite value in any column."""
-    rows = np.zeros(len(frame), bool)
-    for name in frame.columns:
-        rows |= _is_missing(frame[name])
-    return rows
-
-
-def describe_missing(frame: Frame) -> str:
-    """Return how many values are missing where, most first."""
-    counts = {name: int(_is_missing(frame[name]).sum()) for name in frame.columns}
-    worst = sorted((name for name in counts if counts[name]), key=lambda name: -counts[name])
-    some = ", ".join(f"'{shown(name, 40)}' ({counts[name]:,})" for name in worst[:6])
-    more = f" and {len(worst) - 6} more columns" if len(worst) > 6 else ""
-    return f"{int(missing_rows(frame).sum()):,} of {len(frame):,} rows have missing or infinite values, in {some}{more}"
-
-
-def _is_missing(values) -> np.ndarray:
-    missing = values.isna().to_numpy(bool)
-    if values.dtype.kind == "f":
-        return missing | np.isinf(values.to_numpy(float, na_value=np.nan))
-    return missing
-
-
-def _is_number(values) -> bool:
-    return values.dtype.kind in "iufb"
+        kinds: dict[str, Any] = {"number": Number, "category": Category}
+        return cls(
+            tuple(
+                kinds[column["kind"]](**{name: tuple(v) if name == "values" else v for name, v in column.items()})
+                for column in columns
+            )
+        )
 
 
 def _as_numbers(values) -> np.ndarray | None:
     """Return a column as doubles with NaN where missing or infinite, or None if it holds something else."""
-    if not _is_number(values) and values.notna().any():
+    if not is_number(values) and values.notna().any():
         return None
     numbers = values.to_numpy(float, na_value=np.nan)
     return np.where(np.isfinite(numbers), numbers, np.nan)
@@ -181,12 +169,12 @@ def _number(name, values):
             f"Column '{shown(name)}' has values up to {largest:.3g}, while half of them lie between "
             f"{low:.3g} and {high:.3g}. Is that a mistake, or a code for a missing value?"
         )
-    return Number(name, float(mean)), note
+    return Number(name, float(mean), bool(np.all((numbers == 0) | (numbers == 1)))), note
 
 
 def _indicators(column, values):
-    text = values.astype(str)
     missing = values.isna().to_numpy(bool)
+    text = values.map(label_of)
     block = np.stack([(text == value).to_numpy(float) for value in column.values], axis=1)
     block[missing] = np.nan
     known = {column.reference, *column.values}
@@ -197,63 +185,3 @@ def _indicators(column, values):
         f"Column '{shown(column.name)}' has values that the model has never seen, {listed(unknown, 4)}: they are "
         f"treated as '{shown(column.reference)}', the most frequent one."
     ]
-
-
-def check_kinds(frame: Frame) -> None:
-    """Refuse dates, nested values, numbers with odd cells, and text of many different values."""
-    free_text = []
-    for name in frame.columns:
-        values = frame[name]
-        if _is_number(values) or not values.notna().any():
-            continue
-        if values.dtype.kind in "Mm" or _looks_like_dates(values):
-            raise TableError(
-                f"Column '{shown(name)}' holds dates or times, which a regression cannot use as they are; turn it into "
-                f"numbers (days since ..., month, ...), or leave it out with --drop '{shown(name)}'."
-            )
-        if isinstance(values.dropna().iloc[0], list | tuple | dict | np.ndarray | bytes | complex):
-            raise TableError(
-                f"Column '{shown(name)}' holds {type(values.dropna().iloc[0]).__name__} values, one per cell; give "
-                f"numbers or text, or leave it out with --drop '{shown(name)}'."
-            )
-        _refuse_odd_cells(name, values)
-        if values.nunique(dropna=True) > MAX_CATEGORIES:
-            free_text.append(name)
-    if free_text:
-        first = frame[free_text[0]]
-        which = f"Column {listed(free_text)} holds" if len(free_text) == 1 else f"Columns {listed(free_text)} hold"
-        raise TableError(
-            f"{which} text with too many different values to be categories ('{shown(free_text[0])}': "
-            f"{first.nunique():,}, such as {listed(_texts(first)[:2])}; at most {MAX_CATEGORIES}). Add "
-            + " ".join(f"--drop '{shown(name)}'" for name in free_text[:6])
-            + (" ..." if len(free_text) > 6 else "")
-            + f" to leave {'it' if len(free_text) == 1 else 'them'} out, or group the values."
-        )
-
-
-def _refuse_odd_cells(name, values) -> None:
-    import pandas
-
-    text = values.dropna().astype(str)
-    odd = text[np.isnan(np.asarray(pandas.to_numeric(text, errors="coerce"), float))]
-    if 0 < len(odd) <= (1 - _MOSTLY_NUMBERS) * len(text):
-        markers = sorted(set(odd))
-        raise TableError(
-            f"Column '{shown(name)}' holds numbers, but {len(odd):,} of its {len(text):,} cells are text such as "
-            f"{listed(markers, 3)}. If that means missing, add --missing-marker '{shown(markers[0])}'; otherwise "
-            f"correct these cells, or leave the column out with --drop '{shown(name)}'."
-        )
-    if len(odd) == len(text) and text.str.fullmatch(r"\s*[-+]?\d+,\d+\s*").mean() > _MOSTLY_NUMBERS:
-        raise TableError(
-            f"Column '{shown(name)}' holds numbers with decimal commas, such as {listed(_texts(values)[:1])}; add "
-            "--decimal ','."
-        )
-
-
-def _looks_like_dates(values) -> bool:
-    text = values.dropna().astype(str).iloc[:100]
-    return bool(text.str.fullmatch(_DATE).mean() > _MOSTLY_NUMBERS)
-
-
-def _texts(values) -> list[str]:
-    return [str(value) for value in values.dropna().iloc[:3]]

@@ -19,13 +19,17 @@ from steinflow.methods.sgld import SGLD, ParallelSGLD
 from steinflow.methods.svgd.ensemble import Ensemble
 from steinflow.methods.svgd.method import SVGD
 from steinflow.results.result import versions
-from steinflow.tables.features import Features, Missing, check_kinds, describe_missing, missing_rows
+from steinflow.stein.geometry import even_sample
+from steinflow.tables.cells import check_cells, check_kinds, describe_missing, missing_rows
+from steinflow.tables.checks import MOST_DRAWS, Drawn, chosen_rows, model_checks, predictive_shape
+from steinflow.tables.features import Features, Missing
 from steinflow.tables.parameters import Recorder
 from steinflow.tables.predictions import evaluate, prediction_frame
 from steinflow.tables.problems import MethodName, Problem
-from steinflow.tables.responses import ModelName, Response, choose_kind
+from steinflow.tables.remarks import about_codes, about_collinear
+from steinflow.tables.responses import FEW_NUMBERS, ModelName, Response, choose_kind
 from steinflow.tables.runs import Run
-from steinflow.tables.tables import Frame, TableError, check_column, counted, listed, shown
+from steinflow.tables.tables import Frame, TableError, as_text, check_column, counted, listed, shown
 
 # By the name on the command line. Langevin steps are in units of the posterior's variance, about 1 / rows.
 METHODS: dict[MethodName, Callable[[int], Method]] = {
@@ -40,7 +44,7 @@ METHODS: dict[MethodName, Callable[[int], Method]] = {
     "map": lambda num_rows: MAP(),
 }
 _MIN_ROWS = 5
-_RECORDS = 200  # for smooth motion in the report
+RECORDS = 200  # for smooth motion in the report
 _KEPT_PREDICTIONS = 5_000
 
 
@@ -52,6 +56,7 @@ class Prepared:
         problem: what is predicted from what, by which model.
         X, y: encoded rows to fit.
         held_out: encoded rows to predict: X, y and their numbers in the table.
+        columns: all columns of the rows to fit but the target, those that were left out included.
         reason: why this model.
         notes: what the user should know about the data.
     """
@@ -60,6 +65,7 @@ class Prepared:
     X: np.ndarray
     y: np.ndarray
     held_out: tuple[np.ndarray, np.ndarray, np.ndarray]
+    columns: Frame
     reason: str
     notes: list[str]
 
@@ -73,6 +79,7 @@ def prepare(
     hidden: tuple[int, ...] = (50,),
     missing: Missing = "error",
     drop: Sequence[str] = (),
+    categorical: Sequence[str] = (),
     test_fraction: float = 0.2,
     seed: int = 0,
 ) -> Prepared:
@@ -86,29 +93,35 @@ def prepare(
         hidden: units of the hidden layers, for the model "network".
         missing: "error", "drop" the rows, or "mean" to fill in the mean of a column.
         drop: columns to leave out.
+        categorical: columns of numbers that are codes: each value becomes a category.
         test_fraction: of the rows, to be held out.
         seed: of the choice of these rows.
 
     Raises:
         TableError: if the table, or one of its columns, cannot be used; the message says what to do.
     """
-    for name in (target, *drop):
+    for name in (target, *drop, *categorical):
         check_column(frame, name, where)
     if target in drop:
         raise TableError(f"'{shown(target)}' is the --target, so it cannot be left out with --drop.")
-    frame, notes = _usable(frame.drop(columns=list(drop)), target, where, missing)
+    whole = as_text(frame, categorical)
+    frame, notes = _usable(whole.drop(columns=list(drop)), target, where, missing)
+    if frame[target].nunique() > FEW_NUMBERS:  # fewer may be classes, however they are written
+        check_cells(target, frame[target], "name another --target")
     kind, reason = choose_kind(frame[target], model)
     response = Response.learn(frame[target], kind)
     learn, test = _split(frame[target], kind, test_fraction, seed)
     columns = frame.drop(columns=target)
-    check_kinds(columns)
+    check_kinds(columns, free=frozenset(categorical))
     features = Features.learn(columns.iloc[learn])
     X = features.filled(features.matrix(columns, where)[0])
     y = response.encode(frame[target])
     problem = Problem(features, response, hidden if model == "network" else ())
     numbers = frame.index.to_numpy()[test] + 1
-    notes += features.notes
-    return Prepared(problem, X[learn], y[learn], (X[test], y[test], numbers), reason, notes)
+    notes += [*features.notes, *about_codes(columns.iloc[learn], frame[target].iloc[learn])]
+    notes += [] if problem.hidden else about_collinear(X[learn], features.labels)
+    others = whole.drop(columns=target).loc[frame.index[learn]]
+    return Prepared(problem, X[learn], y[learn], (X[test], y[test], numbers), others, reason, notes)
 
 
 def run_fit(
@@ -151,11 +164,11 @@ def run_fit(
         method=METHODS[method](num_rows),
         random_state=seed,
     )
-    estimator.fit(prepared.X, prepared.y, watch=Watch(progress, {"parameters": recorder}, _RECORDS))
+    estimator.fit(prepared.X, prepared.y, watch=Watch(progress, {"parameters": recorder}, RECORDS))
     evaluation, held_out = _on_held_out(problem.response, estimator, prepared.held_out)
-    return Run(
-        problem=problem,
-        estimator=estimator,
+    return finished(
+        problem,
+        estimator,
         start=np.asarray(recorder(estimator.start_)),
         settings={
             "model": problem.model,
@@ -168,11 +181,70 @@ def run_fit(
         data={**(data or {}), "num_rows": num_rows, "num_held_out": len(prepared.held_out[1])},
         evaluation=evaluation,
         held_out=held_out,
+        drawn=_drawn(prepared, estimator),
         notes=prepared.notes,
         command=command,
-        versions=versions("pandas", "scikit-learn"),
+    )
+
+
+def finished(
+    problem: Any,
+    estimator: Any,
+    *,
+    start: np.ndarray,
+    settings: dict[str, Any],
+    data: dict[str, Any],
+    evaluation: dict[str, Any] | None,
+    held_out: Frame | None,
+    drawn: Drawn | None,
+    notes: list[str],
+    command: str,
+) -> Run:
+    """Return a run that has just been made, with its checks; the other arguments are attributes of `Run`."""
+    return Run(
+        problem=problem,
+        estimator=estimator,
+        start=start,
+        settings=settings,
+        data=data,
+        evaluation=evaluation,
+        held_out=held_out,
+        checks=[check.to_json() for check in model_checks(drawn, evaluation)],
+        predictive=predictive_shape(drawn),
+        notes=notes,
+        command=command,
+        versions=versions("pandas", "scikit-learn", "formulae"),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
+
+
+def check_test_fraction(test_fraction: float) -> None:
+    """Refuse what is no part of the rows that could be held out."""
+    if not 0 <= test_fraction <= 0.9:
+        raise ValueError(f"--test-fraction is a part between 0 and 0.9 of the rows; got {test_fraction:g}.")
+
+
+def _drawn(prepared, estimator) -> Drawn:
+    """Return some fitted rows beside rows drawn anew."""
+    problem, rows = prepared.problem, chosen_rows(len(prepared.y))
+    X, y = prepared.X[rows], prepared.y[rows]
+    used = frozenset(column.name for column in problem.features.columns)
+    frame = prepared.columns.iloc[rows]
+    if problem.response.kind == "classes":
+        return drawn_classes(estimator.predict_proba(X), y.astype(int), frame, used)
+    chosen = even_sample(len(estimator.result_), MOST_DRAWS, estimator.result_.weights)
+    times = -(-MOST_DRAWS // len(chosen))
+    draws = np.concatenate([estimator.sample_y(X, seed)[chosen] for seed in range(times)])
+    mean, sd = estimator.predict(X, return_std=True)
+    return Drawn(problem.response.kind, y, mean, sd, draws, frame, used, problem.model)
+
+
+def drawn_classes(probabilities: np.ndarray, codes: np.ndarray, frame: Frame, used: frozenset[str]) -> Drawn:
+    """Return what classes are checked by: how often the second of two, or the first guess of more, came true."""
+    expected = np.ones(len(codes), int) if probabilities.shape[1] == 2 else np.argmax(probabilities, axis=1)
+    mean = np.clip(probabilities[np.arange(len(codes)), expected], 0.0, 1.0)
+    happened = (codes == expected).astype(float)
+    return Drawn("classes", happened, mean, np.sqrt(mean * (1 - mean)), None, frame, used, "classes")
 
 
 def _usable(frame, target, where, missing):
@@ -183,7 +255,7 @@ def _usable(frame, target, where, missing):
             f"{shown(where)} has {counted(len(frame), 'row')}; a fit needs at least {_MIN_ROWS}, some of them to be "
             "held out."
         )
-    empty = [name for name in frame.columns if name != target and not frame[name].notna().any()]
+    empty = [name for name, no in zip(frame.columns, frame.isna().all(), strict=True) if no and name != target]
     if empty:
         frame = frame.drop(columns=empty)
         notes.append(f"Left out because empty: {listed(empty)}.")
@@ -209,8 +281,7 @@ def _usable(frame, target, where, missing):
 
 def _split(target, kind, test_fraction, seed):
     """Return which rows to fit and which to hold out; of every class its share, where there are enough."""
-    if not 0 <= test_fraction <= 0.9:
-        raise ValueError(f"--test-fraction is a part between 0 and 0.9 of the rows; got {test_fraction:g}.")
+    check_test_fraction(test_fraction)
     rows, labels = np.arange(len(target)), np.zeros(len(target), int)
     if kind == "classes":
         labels, _ = target.factorize()
@@ -231,6 +302,7 @@ def _on_held_out(response, estimator, held_out):
         return None, None
     some = np.sort(np.random.default_rng(0).permutation(len(y))[:_KEPT_PREDICTIONS])
     table = prediction_frame(response, estimator, X[some])
+    table["log_likelihood"] = estimator.log_predictive(X[some], y[some])
     table.insert(0, "truth", response.decode(y[some]))
     table.insert(0, "row", numbers[some])
     return evaluate(estimator, X, y), table

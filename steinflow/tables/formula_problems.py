@@ -5,13 +5,17 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
+
 from steinflow.models.formulas import FormulaTarget, formula
 from steinflow.models.formulas.priors import described
 from steinflow.results.result import Result
 from steinflow.results.summary import columns_of
-from steinflow.tables.parameters import Parameters
+from steinflow.tables.parameters import FOLLOWED, Parameters
 from steinflow.tables.problems import MethodName
-from steinflow.tables.tables import Frame
+from steinflow.tables.tables import Frame, as_text
+from steinflow.typing import Array, Params
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +27,7 @@ class FormulaProblem:
         family, link: of the response; the usual link if None.
         priors: texts by name of the parameter.
         weights: the column that says how often a row counts.
+        categorical: columns of numbers that are codes.
     """
 
     formulas: tuple[str, ...]
@@ -30,6 +35,7 @@ class FormulaProblem:
     link: str | None = None
     priors: Mapping[str, str] = dataclasses.field(default_factory=dict)
     weights: str | None = None
+    categorical: tuple[str, ...] = ()
     hidden: tuple[int, ...] = ()
     default_method: MethodName = "svgd"
 
@@ -48,13 +54,17 @@ class FormulaProblem:
         with warnings.catch_warnings(action="ignore", category=UserWarning):
             return formula(
                 self.formulas,
-                frame,
+                self.read(frame),
                 family=self.family,
                 link=self.link,
                 priors=self.priors,
                 weights=self.weights,
                 batch_size=batch_size,
             )
+
+    def read(self, frame: Frame) -> Frame:
+        """Return a table as the formula reads it: codes as text."""
+        return as_text(frame, [name for name in self.categorical if name in frame.columns])
 
     def estimator(self) -> "FormulaFit":
         """Return the model, not fitted."""
@@ -64,12 +74,26 @@ class FormulaProblem:
         """Return plain values."""
         names = ("formulas", "family", "link", "priors", "weights")
         values = {name: getattr(self, name) for name in names}
-        return {**values, "formulas": list(self.formulas), "priors": dict(self.priors)}
+        plain = {"formulas": list(self.formulas), "priors": dict(self.priors), "categorical": list(self.categorical)}
+        return {**values, **plain}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "FormulaProblem":
         """Return what `to_json` described."""
-        return cls(**{**values, "formulas": tuple(values["formulas"])})
+        fixed: dict[str, Any] = {**values, **{name: tuple(values[name]) for name in ("formulas", "categorical")}}
+        return cls(**fixed)
+
+
+@dataclasses.dataclass(frozen=True)
+class FormulaRecorder:
+    """The first numbers of some parameters as the columns of a matrix; equal ones share their compiled code."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, particles: Params) -> Array:
+        """Return one row per particle."""
+        leaves = (particles[name] for name in sorted(self.names))
+        return jnp.concatenate([jnp.reshape(leaf, (len(leaf), -1)) for leaf in leaves], axis=1)[:, :FOLLOWED]
 
 
 class FormulaFit:
@@ -134,7 +158,8 @@ class FormulaFit:
         kinds = [self._kind(name) for name in names]
         chosen = [k for kind in wanted for k in range(len(names)) if kinds[k] == kind]
         count = sum(kinds[k] == "slope" for k in chosen)
-        return Parameters([names[k] for k in chosen], values[:, chosen], self.result_.probabilities, count)
+        ones = np.ones(len(chosen))  # they are in the units of the table already
+        return Parameters([names[k] for k in chosen], values[:, chosen], self.result_.probabilities, count, ones)
 
     def _kind(self, name):
         base, regression = _base(name, self.result_.particles), self.target.regression

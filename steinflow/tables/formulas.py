@@ -1,6 +1,6 @@
 """A formula and a table as a run: rows held out, fit, metrics and predictions."""
 
-import datetime
+import dataclasses
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -10,20 +10,25 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.metrics import r2_score, root_mean_squared_error
 
+from steinflow.estimators.mixtures import log_mean_exp
 from steinflow.inference.loop import fit
 from steinflow.models.formulas import FormulaError
+from steinflow.models.formulas.response import response_columns
 from steinflow.models.supervised import usual_batch_size
-from steinflow.results.result import versions
-from steinflow.tables.fitting import METHODS
-from steinflow.tables.formula_problems import FormulaFit, FormulaProblem
-from steinflow.tables.predictions import about_classes
+from steinflow.stein.geometry import even_sample
+from steinflow.tables.cells import check_cells
+from steinflow.tables.checks import MOST_DRAWS, Drawn, chosen_rows
+from steinflow.tables.fitting import METHODS, RECORDS, check_test_fraction, drawn_classes, finished
+from steinflow.tables.formula_problems import FormulaFit, FormulaProblem, FormulaRecorder
+from steinflow.tables.predictions import INTERVAL_LEVELS, about_classes
 from steinflow.tables.problems import MethodName
+from steinflow.tables.remarks import about_codes
+from steinflow.tables.responses import FEW_NUMBERS
 from steinflow.tables.runs import Run
-from steinflow.tables.tables import Frame
+from steinflow.tables.tables import Frame, check_column
 
 _DRAWS = 2000  # of the response of a row, for its interval
 _INTERVAL = (0.05, 0.95)
-_LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 
 def fit_formula(
@@ -32,7 +37,7 @@ def fit_formula(
     *,
     test_fraction: float = 0.2,
     method: MethodName | None = None,
-    num_particles: int = 100,
+    num_particles: int | None = None,
     num_steps: int | None = None,
     batch_size: int | None = None,
     seed: int = 0,
@@ -51,50 +56,58 @@ def fit_formula(
     Raises:
         FormulaError: if the formula, the table and the family do not go together.
     """
-    if not 0 <= test_fraction <= 0.9:
-        raise ValueError(f"--test-fraction is a part between 0 and 0.9 of the rows; got {test_fraction:g}.")
+    check_test_fraction(test_fraction)
+    _check_response(frame, problem)
+    for name in problem.categorical:
+        check_column(frame, name, "the table")
     whole = problem.target(frame)  # errors in the formula, and rows with missing values, before any split
     usable, notes = whole.about.frame, [note for note in whole.notes if "right-censored" not in note]
+    notes += _remarks(whole)
     test = _held_out(usable, test_fraction, seed)
     learn = usable.drop(index=usable.index[test]).reset_index(drop=True)
     method = method or problem.default_method
     if method != "nuts":  # which needs all rows
         batch_size = batch_size or usual_batch_size(len(learn))
     target = problem.target(learn, batch_size)
+    num_steps = num_steps or 1000
     result = fit(
         target,
         METHODS[method](len(learn)),
-        num_particles=num_particles,
-        num_steps=num_steps or 1000,
+        num_particles=num_particles or 100,
+        num_steps=num_steps,
         key=seed,
         progress=progress,
+        record={"parameters": FormulaRecorder(tuple(target.priors))},
+        record_every=max(1, num_steps // RECORDS),
     )
     fitted = FormulaFit(problem, target, result)
     held_out = usable.iloc[test].reset_index(drop=True)
-    evaluation = evaluate_formula(fitted, held_out) if len(test) else None
-    table = None
+    evaluation, table = None, None
     if len(test):
+        evaluation, logs = _evaluated(fitted, held_out)
         table = prediction_table(fitted, held_out)
+        table["log_likelihood"] = logs
+        table.insert(0, "truth", _truth(target, held_out))
         table.insert(0, "row", whole.about.row_numbers[test] + 1)
-    return Run(
-        problem=problem,
-        estimator=fitted,
+    others = frame.iloc[np.delete(whole.about.row_numbers, test)]
+    return finished(
+        problem,
+        fitted,
         start=np.zeros((0, 0)),
         settings={
             "model": problem.model,
             "method": method,
-            "num_particles": len(result),
-            "num_steps": result.info["num_steps"],
+            "num_particles": num_particles or 100,
+            "num_steps": num_steps,
             "batch_size": batch_size,
             "seed": seed,
         },
         data={**(data or {}), "num_rows": len(learn), "num_held_out": len(test)},
         evaluation=evaluation,
         held_out=table,
+        drawn=_drawn_anew(fitted, others),
         notes=[*notes, *(note for note in target.notes if "right-censored" in note)],
         command=command,
-        versions=versions("pandas", "formulae"),
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
 
 
@@ -102,28 +115,31 @@ def prediction_table(fitted: FormulaFit, frame: Frame) -> Frame:
     """Return a table with a row for every row: the mean and a 90% interval, or classes and their probabilities."""
     import pandas
 
-    target, result = fitted.target, fitted.result_
+    target, result, frame = fitted.target, fitted.result_, fitted.problem.read(frame)
     mean = np.asarray(target.predict(result.particles, frame, weights=result.weights), float)
     levels = target.about.response.levels
     if levels is None:
         low, high = np.quantile(_drawn(fitted, frame), _INTERVAL, axis=0)
         return pandas.DataFrame({"prediction": mean, "5%": low, "95%": high})
-    probabilities = mean if mean.ndim == 2 else np.stack([1 - mean, mean], axis=1)
+    probabilities = _probabilities(mean)
     columns = {f"P({level})": probabilities[:, code] for code, level in enumerate(levels)}
     return pandas.DataFrame({"prediction": np.array(levels)[probabilities.argmax(axis=1)], **columns})
 
 
 def evaluate_formula(fitted: FormulaFit, frame: Frame) -> dict[str, Any]:
     """Return metrics and calibration on rows with known answers, as plain values; of censored ones the likelihood."""
+    return _evaluated(fitted, fitted.problem.read(frame))[0]
+
+
+def _evaluated(fitted, frame):
+    """Return what `evaluate_formula` does, and the log likelihood of every row."""
     target, result = fitted.target, fitted.result_
     rows = target.rows(frame, with_response=True)
-    logs = np.asarray(target.log_likelihoods(result.particles, rows), float)
-    log_likelihood = float(np.mean(_log_mean(logs, result.probabilities)))
+    logs = log_mean_exp(np.asarray(target.log_likelihoods(result.particles, rows), float), result.probabilities)
     response = target.response(frame)
     mean = np.asarray(target.predict(result.particles, frame, weights=result.weights), float)
     if response.levels is not None or target.regression.family.name == "bernoulli":
-        probabilities = mean if mean.ndim == 2 else np.stack([1 - mean, mean], axis=1)
-        metrics, details = about_classes(probabilities, response.y.astype(int))
+        metrics, details = about_classes(_probabilities(mean), response.y.astype(int))
     elif response.is_bound is not None:
         metrics, details = {}, {}
     else:
@@ -135,23 +151,67 @@ def evaluate_formula(fitted: FormulaFit, frame: Frame) -> dict[str, Any]:
             "r2": float(r2_score(response.y, mean)) if np.ptp(response.y) > 0 else None,
             "coverage_90": float(np.mean(centre <= 0.9)),
         }
-        details = {"calibration": [[level, float(np.mean(centre <= level)), len(frame)] for level in _LEVELS]}
-    return {"num_rows": len(frame), "metrics": {**metrics, "log_likelihood": log_likelihood}, **details}
+        details = {"calibration": [[level, float(np.mean(centre <= level)), len(frame)] for level in INTERVAL_LEVELS]}
+    metrics["log_likelihood"] = float(np.mean(logs))
+    return {"num_rows": len(frame), "metrics": metrics, **details}, logs
 
 
-def _drawn(fitted, frame):
+def _check_response(frame, problem) -> None:
+    """Refuse a response of dates, or of numbers that are written as text."""
+    name = problem.formulas[0].split("~")[0].strip()
+    if name in frame.columns and frame[name].nunique() > FEW_NUMBERS:
+        check_cells(name, frame[name], "predict another column")
+
+
+def _remarks(target):
+    """Return remarks about columns that a formula takes as amounts."""
+    frame, y = target.about.frame, target.about.response.y
+    slopes = [term.name for term in target.about.designs["mu"].common if term.name in frame.columns]
+    return about_codes(frame[slopes], frame.assign(y=y)["y"]) if slopes else []
+
+
+def _truth(target, frame):
+    """Return the response of every row, classes by their labels; None where there is no single one."""
+    response = target.response(frame)
+    levels = target.about.response.levels
+    return response.y if levels is None else np.array(levels, dtype=object)[response.y.astype(int)]
+
+
+def _drawn_anew(fitted, others) -> Drawn | None:
+    """Return some fitted rows beside rows drawn anew; None where values are censored."""
+    target, result = fitted.target, fitted.result_
+    about, family = target.about, target.regression.family
+    if about.response.is_bound is not None:
+        return None
+    rows = chosen_rows(len(about.frame))
+    frame, y = about.frame.iloc[rows].reset_index(drop=True), about.response.y[rows]
+    shown = others.drop(columns=[n for n in response_columns(about.response_term) if n in others]).iloc[rows]
+    used, pooled = frozenset(about.predictor_columns), bool(target.regression.group_names())
+    if about.response.levels is not None or family.name == "bernoulli":
+        mean = np.asarray(target.predict(result.particles, frame, weights=result.weights), float)
+        return dataclasses.replace(drawn_classes(_probabilities(mean), y.astype(int), shown, used), pooled=pooled)
+    draws = _drawn(fitted, frame, MOST_DRAWS)
+    kind = "counts" if family.name.endswith(("poisson", "binomial")) else "numbers"
+    return Drawn(kind, y, draws.mean(axis=0), draws.std(axis=0), draws, shown, used, family.name, pooled)
+
+
+def _probabilities(mean):
+    """Return the probability of every class, where those of two classes are given by that of the second one."""
+    return mean if mean.ndim == 2 else np.stack([1 - mean, mean], axis=1)
+
+
+def _drawn(fitted, frame, num_draws=_DRAWS):
     """Return draws of the response of every row, several for each particle."""
     result = fitted.result_
-    counts = np.round(_DRAWS * result.probabilities).astype(int)
-    particles = jax.tree.map(lambda leaf: jnp.repeat(jnp.asarray(leaf), counts, axis=0), result.particles)
+    num_particles = min(len(result), num_draws)  # as many as the means are of, which then share compiled code
+    chosen = even_sample(len(result), num_particles, result.probabilities)
+    particles = jax.tree.map(lambda leaf: jnp.asarray(leaf)[chosen], result.particles)
     with warnings.catch_warnings(action="ignore", category=UserWarning):  # the means have said it
-        drawn = fitted.target.observations.predictive(particles, frame, key=jax.random.key(0))
-    return np.asarray(next(iter(drawn.values())), float)
-
-
-def _log_mean(logs, weights):
-    top = np.max(logs, axis=0)
-    return top + np.log(weights @ np.exp(logs - top))
+        drawn = [
+            fitted.target.observations.predictive(particles, frame, key=jax.random.key(time))
+            for time in range(-(-num_draws // num_particles))
+        ]
+    return np.concatenate([np.asarray(next(iter(each.values())), float) for each in drawn])
 
 
 def _held_out(frame, fraction, seed) -> np.ndarray:

@@ -9,7 +9,7 @@ from steinflow.results.summary import weighted_quantiles
 from steinflow.tables.problems import Estimator, Problem
 from steinflow.typing import Array, Params
 
-_FOLLOWED = 60  # parameters to follow through a run
+FOLLOWED = 60  # parameters to follow through a run
 _SHOWN_UNITS = 8  # of a network
 _PRECISIONS = ("log_alpha", "log_gamma")  # of a linear model: of its weights, and of its noise
 
@@ -24,7 +24,7 @@ class Recorder:
     """
 
     is_network: bool
-    most: int | None = _FOLLOWED
+    most: int | None = FOLLOWED
 
     def __call__(self, particles: Params) -> Array:
         """Return weights, the prior's sd of a linear model and the noise's sd, one row per particle."""
@@ -39,11 +39,26 @@ def parameter_names(problem: Problem) -> list[str]:
     """Return the names of the columns of a `Recorder`."""
     if problem.hidden:
         return [f"last layer, weight {k + 1}" for k in range(num_coefficients(problem))]
-    names = [*problem.features.labels, "intercept"]
+    features, intercepts = problem.features.labels, ["intercept"]
     if _num_outputs(problem) > 1:
-        names = [f"{name} → {label}" for name in names for label in problem.response.labels]
+        features, intercepts = (
+            [f"{name} → {label}" for name in names for label in problem.response.labels]
+            for names in (features, intercepts)
+        )
     noise = ["noise sd"] if problem.response.kind == "numbers" else []
-    return [*names, "prior sd of weights", *noise]
+    others = [*intercepts, "prior sd of weights", *noise]
+    return [*_apart_from(features, others), *others]
+
+
+def _apart_from(names, others) -> list[str]:
+    """Return names of which none is among others, and none comes twice; a column may be called as it likes."""
+    found, taken = [], set(others)
+    for name in names:
+        while name in taken:
+            name += " (column)"
+        found.append(name)
+        taken.add(name)
+    return found
 
 
 def num_coefficients(problem: Problem) -> int:
@@ -58,13 +73,14 @@ def num_coefficients(problem: Problem) -> int:
 def in_units(problem: Problem, estimator: Estimator, columns: np.ndarray) -> np.ndarray:
     """Return the columns of a `Recorder` (the last axis) in the units of the target.
 
-    Coefficients are per standard deviation of a number, or per category; intercepts are for the average row.
+    Coefficients are per standard deviation of a number, per category, or for going from 0 to 1; intercepts are for the
+    average row.
     """
     scale, shift, outputs = estimator.response_scale_, estimator.response_shift_, _num_outputs(problem)
     if problem.hidden:
         factors, shifts = [1.0] * num_coefficients(problem), [0.0]
     else:
-        slopes = scale / np.where(problem.features.are_numbers, 1.0, estimator.scale_)
+        slopes = scale / np.where(problem.features.are_amounts, 1.0, estimator.scale_)
         factors = [*np.repeat(slopes, outputs), *[scale] * outputs, 1.0, scale]  # the prior's sd, and the noise's
         shifts = [0.0] * num_coefficients(problem) + [shift] * outputs
     count = columns.shape[-1]
@@ -85,19 +101,25 @@ class Parameters:
         values: one row per particle.
         weights: of the particles, summing to one.
         num_coefficients: how many of them, the first ones, are about features and not about the model as a whole.
+        per_unit: what brings each of them to one unit of its column in the table.
     """
 
     names: list[str]
     values: np.ndarray
     weights: np.ndarray
     num_coefficients: int
+    per_unit: np.ndarray
 
     @classmethod
     def of(cls, problem: Problem, estimator: Estimator) -> "Parameters":
         """Return the named parameters of a fitted model in the units of the target."""
         columns = np.asarray(Recorder(bool(problem.hidden), most=None)(estimator.result_.particles))
         values, weights = in_units(problem, estimator, columns), estimator.result_.probabilities
-        return cls(parameter_names(problem), values, weights, num_coefficients(problem))
+        per_unit = np.ones(values.shape[1])
+        if not problem.hidden:
+            scales = np.where(problem.features.are_amounts, estimator.scale_, 1.0)
+            per_unit[: num_coefficients(problem)] = np.repeat(1 / scales, _num_outputs(problem))
+        return cls(parameter_names(problem), values, weights, num_coefficients(problem), per_unit)
 
     @property
     def mean(self) -> np.ndarray:
@@ -133,4 +155,4 @@ class Parameters:
 
     def _chosen(self, columns, num_coefficients):
         names = [self.names[k] for k in columns]
-        return Parameters(names, self.values[:, columns], self.weights, num_coefficients)
+        return Parameters(names, self.values[:, columns], self.weights, num_coefficients, self.per_unit[columns])

@@ -14,7 +14,7 @@ from steinflow.tables.responses import Response
 from steinflow.tables.tables import Frame
 
 _BINS = 10
-_LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+INTERVAL_LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 _INTERVAL = 0.9
 
 
@@ -124,4 +124,4 @@ def _about_numbers(estimator, X, y):
         "r2": float(r2_score(truth, mean)) if np.ptp(truth) > 0 else None,
         "coverage_90": float(np.mean(centre <= _INTERVAL)),
     }
-    return metrics, {"calibration": [[level, float(np.mean(centre <= level)), len(y)] for level in _LEVELS]}
+    return metrics, {"calibration": [[level, float(np.mean(centre <= level)), len(y)] for level in INTERVAL_LEVELS]}

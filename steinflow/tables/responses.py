@@ -5,12 +5,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from steinflow.tables.tables import Column, TableError, listed, shown
+from steinflow.tables.tables import Column, TableError, label_of, listed, shown
 
 Kind = Literal["classes", "numbers", "counts"]
 ModelName = Literal["logistic", "linear", "poisson", "network"]
 MAX_CLASSES = 50
-_FEW_NUMBERS = 10  # whole numbers with at most so many different values are taken for classes
+FEW_NUMBERS = 10  # whole numbers with at most so many different values are taken for classes
 _HUGE = 1e300
 
 
@@ -69,7 +69,8 @@ class Response:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Response":
         """Return what `to_json` described."""
-        return cls(**{**values, "labels": tuple(values["labels"])})
+        fixed: dict[str, Any] = {**values, "labels": tuple(values["labels"])}
+        return cls(**fixed)
 
 
 def choose_kind(values: Column, model: ModelName | None) -> tuple[Kind, str]:
@@ -87,12 +88,16 @@ def choose_kind(values: Column, model: ModelName | None) -> tuple[Kind, str]:
     if values.dtype.kind not in "iufb":
         return "classes", f"'{name}' holds text with {distinct:,} different values"
     numbers = values.to_numpy(float)
-    if distinct <= _FEW_NUMBERS and np.all(numbers == np.round(numbers)):
+    if distinct <= FEW_NUMBERS and np.all(numbers == np.round(numbers)):
         return "classes", (
             f"'{name}' has {distinct} different whole numbers, which are taken as classes; for numbers on a scale use "
             "--model linear, for counts --model poisson"
         )
-    return "numbers", f"'{name}' is a number with {distinct:,} different values"
+    reason = f"'{name}' is a number with {distinct:,} different values"
+    if np.all(_are_counts(numbers)) and np.min(numbers) <= 1:  # ages and prices rarely go down to 0
+        reason += ", all of them whole and not negative; for counts use --model poisson, or a formula with --family "
+        reason += "negbinomial"
+    return "numbers", reason
 
 
 def _are_counts(numbers) -> np.ndarray:
@@ -124,7 +129,7 @@ def _class_labels(name, values) -> tuple[str, ...]:
         )
     numeric = values.dtype.kind in "iuf"
     fractional = numeric and bool(np.any(distinct.astype(float) != np.round(distinct.astype(float))))
-    most = _FEW_NUMBERS if fractional else min(MAX_CLASSES, max(2, len(values) // 2))
+    most = FEW_NUMBERS if fractional else min(MAX_CLASSES, max(2, len(values) // 2))
     if len(distinct) > most:
         remedy = "use --model linear, which predicts numbers" if numeric else "group them, or name another --target"
         raise TableError(
@@ -132,18 +137,11 @@ def _class_labels(name, values) -> tuple[str, ...]:
             f"many for classes (at most {most} here); {remedy}."
         )
     ordered = sorted(distinct) if values.dtype.kind in "iufb" else sorted(distinct, key=str)
-    return tuple(_label(value) for value in ordered)
+    return tuple(label_of(value) for value in ordered)
 
 
 def _labels_of(values) -> list[str]:
-    return [_label(value) for value in values]
-
-
-def _label(value) -> str:
-    """Return the same text for 1, 1.0 and True's like, so that labels survive a change of the column's type."""
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    return str(value)
+    return [label_of(value) for value in values]
 
 
 def _some(values) -> list[str]:

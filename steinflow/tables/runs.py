@@ -15,14 +15,25 @@ import numpy as np
 
 from steinflow.results.files import appearing
 from steinflow.results.result import Result, load
+from steinflow.tables.checks import worst
 from steinflow.tables.formula_problems import FormulaFit, FormulaProblem
 from steinflow.tables.parameters import Parameters
 from steinflow.tables.problems import Estimator, Problem
-from steinflow.tables.tables import Frame, shown
+from steinflow.tables.tables import Frame, csv_text, read_cells, shown
 
-_FORMAT = 2
+_FORMAT = 3
 _LIGHTS = {"good": "green", "doubtful": "yellow", "bad": "red"}
-_PLAIN = ("settings", "data", "evaluation", "notes", "command", "versions", "created")  # JSON holds them as they are
+_PLAIN = (
+    "settings",
+    "data",
+    "evaluation",
+    "checks",
+    "predictive",
+    "notes",
+    "command",
+    "versions",
+    "created",
+)  # JSON holds them as they are
 _RESULT, _START, _DETAILS, _HELD_OUT = "result.nc", "start.npy", "run.json", "held_out.csv"
 
 
@@ -42,6 +53,8 @@ class Run:
         data: the file, its rows and its checksum.
         evaluation: metrics and calibration on held-out rows; None if none were held out.
         held_out: predictions for some of these rows, beside the truth.
+        checks: of the model, whether it fits, as plain values: name, level, text, and what to try.
+        predictive: fitted rows beside rows drawn anew, for a plot; None where there is none.
         notes: what the user should know about the data and the fit.
         command: to repeat the run.
         versions: of the packages.
@@ -55,6 +68,8 @@ class Run:
     data: dict[str, Any]
     evaluation: dict[str, Any] | None
     held_out: Frame | None
+    checks: list[dict[str, Any]]
+    predictive: dict[str, Any] | None
     notes: list[str]
     command: str
     versions: dict[str, str]
@@ -67,8 +82,14 @@ class Run:
 
     @property
     def light(self) -> str:
-        """The verdict as a traffic light: green, yellow or red."""
+        """The verdict on the inference as a traffic light: green, yellow or red."""
         return _LIGHTS[self.result.verdict.level]
+
+    @property
+    def model_light(self) -> str | None:
+        """The worst check of the model as a traffic light; None where nothing could be checked."""
+        level = worst(self.checks)
+        return None if level is None else _LIGHTS[level]
 
     @property
     def regression(self) -> tuple[Problem, Estimator]:
@@ -103,7 +124,7 @@ class Run:
             self.result.save(unfinished / _RESULT)
             np.save(unfinished / _START, self.start, allow_pickle=False)
             if self.held_out is not None:
-                self.held_out.to_csv(unfinished / _HELD_OUT, index=False)
+                (unfinished / _HELD_OUT).write_text(csv_text(self.held_out), "utf-8")
             details = {name: getattr(self, name) for name in _PLAIN}
             details |= {"problem": self.problem.to_json(), "learned": self.estimator.learned()}
             details["files"] = {path.name: checksum(path) for path in sorted(unfinished.iterdir())}
@@ -135,7 +156,7 @@ def load_run(folder: str | Path) -> Run:
             problem=problem,
             estimator=problem.estimator().restore(result, details["learned"]),
             start=np.load(folder / _START, allow_pickle=False),
-            held_out=_held_out(folder / _HELD_OUT),
+            held_out=read_cells(folder / _HELD_OUT) if (folder / _HELD_OUT).exists() else None,
             **{name: details[name] for name in _PLAIN},
         )
     except RunError:
@@ -181,6 +202,18 @@ def check_free(folder: Path, *, overwrite: bool) -> None:
         raise RunError(f"{error} It is not replaced; choose another folder with --output.") from error
 
 
+def check_new(path: Path | None, *, overwrite: bool) -> None:
+    """Refuse a file that somebody named, and that exists already."""
+    if path is not None and path.is_file() and not overwrite:
+        raise RunError(f"{shown(path, 200)} exists already; name another file, or add --overwrite to replace it.")
+
+
+def free_file(stem: str, suffix: str) -> Path:
+    """Return stem.suffix, or stem-2.suffix and so on where that is taken."""
+    candidates = (Path(f"{stem}{'' if k == 1 else f'-{k}'}{suffix}") for k in range(1, 100_000))
+    return next(path for path in candidates if not path.exists())
+
+
 def free_folder(name: str) -> Path:
     """Return runs/name, or runs/name-2 and so on where that is taken."""
     safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip("-.") or "run"
@@ -223,10 +256,3 @@ def _finite(values):
     if isinstance(values, list | tuple):
         return [_finite(value) for value in values]
     return None if isinstance(values, float) and not math.isfinite(values) else values
-
-
-def _held_out(path: Path):
-    import pandas
-
-    # Labels stay text as they were: "NA" or "1.0" may be the name of a class.
-    return pandas.read_csv(path, keep_default_na=False, dtype=str) if path.exists() else None

@@ -1,13 +1,19 @@
 """Reading a CSV or Parquet file, with an error in one sentence for everything that can be wrong with it."""
 
+import collections
 import difflib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 _SEPARATORS = (",", ";", "\t", "|")
 _CSV = (".csv", ".tsv", ".txt", ".gz", ".bz2", ".xz", ".zip")
 _PARQUET = (".parquet", ".pq")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a cell begins with that a spreadsheet computes
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _PEEK = 2**16  # bytes that tell what kind of file this is
 
 
@@ -32,6 +38,17 @@ def listed(names: Sequence[object], most: int = 8) -> str:
     return f"{some} and {len(names) - most} more" if len(names) > most else some
 
 
+def label_of(value: object) -> str:
+    """Return a value as text: the same for 1 and 1.0, so that labels survive a change of the column's type."""
+    is_float = isinstance(value, float | np.floating)
+    return str(int(value)) if is_float and float(value).is_integer() else str(value)
+
+
+def as_text(frame: Frame, names: Sequence[str]) -> Frame:
+    """Return a table with these columns as text: of codes the number is a name, and not an amount."""
+    return frame.assign(**{name: frame[name].map(label_of, na_action="ignore") for name in names})
+
+
 def counted(count: int, thing: str) -> str:
     """Return a number of things in words: 1 row, 2 rows."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
@@ -43,6 +60,7 @@ def read_table(
     encoding: str = "utf-8-sig",
     separator: str | None = None,
     decimal: str = ".",
+    thousands: str | None = None,
     missing_markers: Sequence[str] = (),
 ) -> Frame:
     """Read a CSV or Parquet file; column names are text, and a column that only counts the rows is left out.
@@ -52,6 +70,7 @@ def read_table(
         encoding: of a CSV file.
         separator: between the fields of a CSV file; found from its first line if not given.
         decimal: the point or comma in the numbers of a CSV file.
+        thousands: what separates groups of three digits in these numbers, such as the comma in 1,250.
         missing_markers: cells that mean a missing value, besides the empty cell, NA, NaN, null and the like.
     """
     pandas = _pandas()
@@ -60,15 +79,39 @@ def read_table(
     if path.suffix.lower() in _PARQUET:
         frame = _read_parquet(pandas, path)
     elif path.suffix.lower() in _CSV or _looks_like_text(path):
-        frame = _read_csv(pandas, path, encoding, separator, decimal, list(missing_markers))
+        frame = _read_csv(pandas, path, encoding, separator, decimal, thousands, list(missing_markers))
     else:
         raise TableError(f"{shown(path)} is neither CSV nor Parquet by its name and content; save it as a .csv file.")
     frame.columns = [str(name).strip() for name in frame.columns]
-    if repeated := sorted({name for name in frame.columns if list(frame.columns).count(name) > 1}):
-        raise TableError(f"{shown(path.name)} has several columns with the same name, {listed(repeated)}; rename them.")
+    _refuse_repeated(frame.columns, path)
     if frame.empty:
         raise TableError(f"{shown(path.name)} has no rows below its header.")
     return _without_row_numbers(frame.reset_index(drop=True))
+
+
+def csv_text(frame: Frame) -> str:
+    """Return a table as CSV whose cells no spreadsheet takes for formulas: text such as =1+1 begins with an apostrophe.
+
+    `read_cells` reads it back.
+    """
+    safe = frame.rename(columns=_disarmed)
+    texts = [name for name in safe.columns if safe[name].dtype.kind not in "iufb"]
+    return safe.assign(**{name: safe[name].map(_disarmed, na_action="ignore") for name in texts}).to_csv(index=False)
+
+
+def read_cells(path: Path) -> Frame:
+    """Read what `csv_text` wrote, all cells as text: "NA" or "1.0" may be the name of a class."""
+    frame = _pandas().read_csv(path, keep_default_na=False, dtype=str).rename(columns=_armed)
+    return frame.map(_armed)
+
+
+def _disarmed(value):
+    text = str(value)
+    return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else value
+
+
+def _armed(text):
+    return text[1:] if text.startswith("'") and text[1:].startswith(_FORMULA) else text
 
 
 def check_column(frame: Frame, name: str, where: str) -> None:
@@ -107,23 +150,27 @@ def _read_parquet(pandas, path):
         raise TableError(f"{shown(path)} is not a Parquet file that can be read ({shown(error, 120)}).") from error
 
 
-def _read_csv(pandas, path, encoding, separator, decimal, missing_markers):
+def _refuse_repeated(names, path) -> None:
+    counts = collections.Counter(names)
+    if repeated := sorted(name for name in counts if counts[name] > 1):
+        raise TableError(f"{shown(path.name)} has several columns with the same name, {listed(repeated)}; rename them.")
+
+
+def _read_csv(pandas, path, encoding, separator, decimal, thousands, missing_markers):
     try:
         "".encode(encoding)
     except LookupError as error:
         raise TableError(f"There is no encoding '{shown(encoding)}'; try utf-8, latin-1, cp1252 or utf-16.") from error
     if len(decimal) != 1:
         raise TableError(f"--decimal is a point or a comma; got '{shown(decimal)}'.")
+    if thousands is not None and (len(thousands) != 1 or thousands == decimal):
+        raise TableError(f"--thousands is one character that is not that of --decimal; got '{shown(thousands)}'.")
     separator = separator or _separator(path, encoding)
+    same = {"sep": separator, "encoding": encoding, "skipinitialspace": True}
     try:
-        return pandas.read_csv(
-            path,
-            sep=separator,
-            decimal=decimal,
-            encoding=encoding,
-            na_values=missing_markers or None,
-            skipinitialspace=True,
-        )
+        frame = pandas.read_csv(path, decimal=decimal, thousands=thousands, na_values=missing_markers or None, **same)
+        # pandas would call the second "y" of a header "y.1", which would predict the first one perfectly.
+        header = pandas.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False, **same)
     except UnicodeError as error:
         raise TableError(_not_in_this_encoding(path, encoding)) from error
     except pandas.errors.EmptyDataError as error:
@@ -134,6 +181,8 @@ def _read_csv(pandas, path, encoding, separator, decimal, missing_markers):
             f"{shown(path)} cannot be read as a table with fields separated by {separator!r}: {reason}. "
             "Give the right --separator, or correct that line."
         ) from error
+    _refuse_repeated([name.strip() for name in header.iloc[0] if name.strip()], path)
+    return frame
 
 
 def _separator(path, encoding):

@@ -16,7 +16,7 @@ import numpy as np
 from steinflow.targets import transforms
 from steinflow.targets.data import Data
 from steinflow.targets.observations import Observations
-from steinflow.typing import Batch, Params, PRNGKeyArray, PyTree, Scalar
+from steinflow.typing import Array, Batch, Params, PRNGKeyArray, PyTree, Scalar
 
 
 class Target(eqx.Module):
@@ -44,6 +44,22 @@ class Target(eqx.Module):
             "of particles, or give the target a prior: Density(..., prior=lambda key: one_draw)."
         )
 
+    def simulate(self, params: Params, key: PRNGKeyArray) -> PyTree:
+        """Draw the data that one particle, in the user's space, would produce, as `given` takes them."""
+        raise ValueError(
+            "This target does not know how to simulate its data. Pass simulate=, a function of one particle and a key."
+        )
+
+    def given(self, data: PyTree) -> "Target":
+        """Return the same model with other data."""
+        raise ValueError(
+            "This target does not take other data. In its place pass a function that takes data to a target."
+        )
+
+    def weighted(self, weights: Array) -> "Target":
+        """Return the same model with rows that count as often as their weights say: those of weight 0 not at all."""
+        raise ValueError("The rows of this target cannot be left out. Those of sf.Posterior can, and of sf.models.")
+
     @property
     def data(self) -> Data | None:
         """How steps see the data; None where a target has none."""
@@ -63,6 +79,11 @@ class Target(eqx.Module):
     def identified(self) -> bool:
         """Whether the parameters have a meaning of their own; the weights of a neural network do not."""
         return True
+
+    @property
+    def approach(self) -> "Target":
+        """The target to climb on the way to this one: itself, unless its density is highest where its mass is not."""
+        return self
 
 
 class ConstrainedTarget(Target):

@@ -14,10 +14,11 @@ import numpy as np
 from steinflow.devices import sharding
 from steinflow.devices.arrays import as_array
 from steinflow.targets.batches import batch_indices, row_blocks
+from steinflow.targets.padding import grouped, padded
 from steinflow.targets.streams import HostData, Mapped, Shapes, Stream, num_rows_of
 from steinflow.typing import Array, Batch, PRNGKeyArray, PyTree
 
-__all__ = ["Data", "HostRows", "Mapped", "Rows", "Stream", "as_data", "refuse_rows"]
+__all__ = ["Data", "HostRows", "Mapped", "Rows", "Stream", "as_data", "grouped", "padded", "refuse_rows"]
 
 _NAMED = 5  # rows that an error names
 

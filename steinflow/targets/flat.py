@@ -13,7 +13,7 @@ from jaxtyping import Bool
 
 from steinflow.devices import sharding
 from steinflow.devices.arrays import as_array
-from steinflow.devices.compilation import compiled, split
+from steinflow.devices.compilation import Program, compiled, split
 from steinflow.targets.anchors import Anchor, Estimate, Minibatch, estimated, estimated_log_densities, halves, rows_of
 from steinflow.targets.base import ConstrainedTarget, Target, as_target
 from steinflow.targets.data import Data
@@ -53,6 +53,11 @@ class FlatTarget(eqx.Module):
     def identified(self) -> bool:
         """Whether the parameters have a meaning of their own; the weights of a neural network do not."""
         return self.source.identified
+
+    @property
+    def approach(self) -> "FlatTarget":
+        """The target to climb on the way to this one, which is itself for most."""
+        return dataclasses.replace(self, source=self.source.approach)
 
     @property
     def is_tempered(self) -> Array:
@@ -215,12 +220,16 @@ def _unconstrained(target, particles):
     return jax.vmap(target.unconstrain)(particles)
 
 
-@compiled(static=(2,))
-def _drawn(target, num_particles, key):
+def prior_draws(target: Target, num_particles: int, key: PRNGKeyArray) -> Params:
+    """Return unconstrained draws from the prior, in compiled code."""
+
     def one(key):
         return target.unconstrain(jax.tree.map(_as_float, target.sample_prior(key)))
 
     return jax.vmap(one)(jax.random.split(key, num_particles))
+
+
+_drawn = Program(prior_draws, static=(2,))
 
 
 def _raveled(target: Target, unconstrained: Params) -> tuple[FlatTarget, Particles]:

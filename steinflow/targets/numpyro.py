@@ -123,6 +123,18 @@ class NumPyroTarget(Target):
         trace = handlers.trace(model).get_trace(*self.arguments.args, **self.arguments.kwargs)
         return {name: trace[name]["value"] for name in self.sites.latent}
 
+    def simulate(self, params, key):
+        if self.sites.improper:
+            raise ValueError(
+                f"The prior of {list(self.sites.improper)} is improper: nothing can be drawn from it. Give it a proper "
+                "prior, or pass prior=, a function of a key."
+            )
+        trace = self.drawn({name: params[name] for name in self.sites.latent}, self.arguments, key=key)
+        return {name: trace[name]["value"] for name in self.sites.observed}
+
+    def given(self, data):
+        return NumPyroTarget(Given(self.model, data), self.arguments, self.sites)
+
     @property
     def data(self) -> "Plates | None":
         return Plates(self.sites.plates) if self.sites.plates else None
@@ -146,6 +158,16 @@ class NumPyroTarget(Target):
     def _model(self, batch=None, *, key=None):
         """The model on these rows, or all of them; the key serves what is random beside the latent sites."""
         return handlers.seed(Rows(self.model, batch), jax.random.key(0) if key is None else key)
+
+
+class Given(eqx.Module):
+    """A model whose observed sites have other values."""
+
+    model: Callable
+    values: dict[str, Any]
+
+    def __call__(self, *args, **kwargs):
+        return handlers.condition(Unobserve(self.model), data=self.values)(*args, **kwargs)
 
 
 class Plates(Data):

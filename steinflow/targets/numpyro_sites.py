@@ -28,6 +28,7 @@ class Sites(NamedTuple):
         observed: what has values.
         deterministic: what follows from the others.
         enumerated: discrete sites that NumPyro sums out.
+        improper: latent sites whose prior has no draws.
         plates: those that subsample.
         depth: how many axes of a value may belong to plates, one inside the other.
         dims: the plate behind every axis of a site.
@@ -37,6 +38,7 @@ class Sites(NamedTuple):
     observed: tuple[str, ...]
     deterministic: tuple[str, ...]
     enumerated: tuple[str, ...]
+    improper: tuple[str, ...]
     plates: tuple[Plate, ...]
     depth: int
     dims: tuple[tuple[str, tuple[str | None, ...]], ...]
@@ -88,7 +90,7 @@ def inspect(model, args, kwargs) -> Sites:
 
 def _classified(trace, plates) -> Sites:
     subsampled = {plate.name for plate in plates}
-    kinds: dict[str, list[str]] = {"latent": [], "observed": [], "deterministic": [], "enumerated": []}
+    kinds: dict[str, list[str]] = {"latent": [], "observed": [], "deterministic": [], "enumerated": [], "improper": []}
     dims, depth = {}, 0
     for name, site in trace.items():
         if site["type"] == "param":
@@ -110,6 +112,8 @@ def _classified(trace, plates) -> Sites:
         else:
             _check_latent(name, site, trace, subsampled)
             kinds["latent"].append(name)
+            if isinstance(site["fn"], dist.ImproperUniform):
+                kinds["improper"].append(name)
     if not kinds["latent"]:
         raise ValueError(
             "The model has no latent sites: there is nothing to infer. Leave obs=... away from what is unknown."

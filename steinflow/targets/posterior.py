@@ -1,8 +1,10 @@
 """Prior times likelihood of data: the target whose data come row by row."""
 
+import abc
 from collections.abc import Callable
 from typing import SupportsIndex
 
+import equinox as eqx
 import jax.numpy as jnp
 
 from steinflow.targets.base import ConstrainedTarget, as_scalar
@@ -10,6 +12,30 @@ from steinflow.targets.data import HostRows, Rows, as_data
 from steinflow.targets.observations import Observations, ObservedRows
 from steinflow.targets.streams import HostData, num_rows_of
 from steinflow.typing import Array, Batch, Params, PRNGKeyArray, PyTree, Scalar
+
+
+class WeightedRows(eqx.Module):
+    """A log likelihood of rows with weights: rows of weight 0 count for nothing, whatever their values."""
+
+    log_likelihood: Callable[[Params, Batch], Array]
+
+    def __call__(self, params, rows):
+        values, weights = rows
+        log_likelihoods = self.log_likelihood(params, values)
+        return jnp.where(weights > 0, weights.astype(log_likelihoods.dtype) * log_likelihoods, 0.0)
+
+
+class ApproachedPrior(eqx.Module):
+    """A log prior with another one to climb on the way, for priors whose density is highest where their mass is not."""
+
+    @abc.abstractmethod
+    def __call__(self, params: Params) -> Scalar:
+        """Return the log density of one particle."""
+
+    @property
+    @abc.abstractmethod
+    def approach(self) -> Callable[[Params], Scalar]:
+        """The prior to climb."""
 
 
 class Posterior(ConstrainedTarget):
@@ -58,6 +84,21 @@ class Posterior(ConstrainedTarget):
     @property
     def observations(self) -> Observations | None:
         return ObservedRows(self.log_likelihood, self._data.values) if isinstance(self._data, Rows) else None
+
+    def given(self, data):
+        return Posterior(self.log_prior, self.log_likelihood, data, prior=self.prior, constraints=self.constraints)
+
+    def weighted(self, weights):
+        if not isinstance(self._data, Rows):
+            return super().weighted(weights)
+        parts = WeightedRows(self.log_likelihood), Rows((self._data.values, weights))
+        return eqx.tree_at(lambda target: (target.log_likelihood, target._data), self, parts)
+
+    @property
+    def approach(self):
+        if not isinstance(self.log_prior, ApproachedPrior):
+            return self
+        return eqx.tree_at(lambda target: target.log_prior, self, self.log_prior.approach)
 
     def user_log_density(self, params, batch):
         return as_scalar(self.log_prior(params), "log prior") + self.user_log_likelihood(params, batch)

@@ -39,7 +39,7 @@ class HostData(abc.ABC):
 class Shapes(HostData):
     """What compiled code sees of data on the host: how many rows there are, and the shapes of a batch."""
 
-    num_rows: int
+    num_rows: int  # pyrefly: ignore[bad-override]: it does not change here
     structure: Any
     leaves: tuple[jax.ShapeDtypeStruct, ...]
 

@@ -77,7 +77,8 @@ def test_other_models(table, options, model):
 
 def test_what_a_person_sees(runs):
     assert "Logistic regression: 'y' has two different values" in runs.text.stderr
-    for words in ("Posterior", "On 24 held-out rows", "accuracy", f"steinflow report {runs.other}"):
+    expected = ("Effects on the log-odds of 'y' being 'yes'", "inference", "model:", "On 24 held-out rows", "accuracy")
+    for words in (*expected, f"steinflow report {runs.other}"):
         assert words in runs.text.stdout
     assert re.search("good|doubtful|bad", runs.text.stdout)
     assert "\x1b" not in runs.text.stdout
@@ -160,6 +161,19 @@ def test_strict():
     fit = ["fit", "data.csv", "--target", "y", "--steps", "2", "--particles", "20"]
     assert steinflow_(*fit).exit_code == 0
     assert steinflow_(*fit, "--strict").exit_code == 3
+
+
+def test_a_model_that_does_not_fit_is_no_matter_of_the_inference():
+    frame = tables.numbers()
+    write(frame.assign(y=5 * frame["a"] ** 2 + 0.1 * frame["y"]))
+    done = steinflow_("fit", "data.csv", "--target", "y", *QUICK, "--strict", "--json")
+    values = json.loads(done.stdout)
+    assert done.exit_code == 4
+    assert values["verdict"]["light"] != "red"
+    assert values["model_checks"]["light"] == "red"
+    worst = values["model_checks"]["checks"][0]
+    assert "'a', which is in the model" in worst["text"]
+    assert "bs(a, df=5)" in worst["try"][0]
 
 
 @pytest.mark.parametrize(

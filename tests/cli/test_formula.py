@@ -25,14 +25,17 @@ def test_fit_shows_priors_and_predict_says_what_is_new(frame, tmp_path):
     done = steinflow_("fit", data, *options, "--output", folder)
     assert done.exit_code == 0, done.output
     assert "Normal(0, 5)" in done.stdout
-    assert "5 effects of groups" in done.stdout
+    assert "5 effects of groups" in " ".join(done.stdout.split())
     assert "On 12 held-out rows" in done.stdout
     new = write(frame.drop(columns="count").assign(school="other").iloc[:3], tmp_path / "new.csv")
     done = steinflow_("predict", folder, new, "--output", tmp_path / "out.csv")
     assert done.exit_code == 0, done.output
     assert "not seen ('other')" in done.stderr
     table = pandas.read_csv(tmp_path / "out.csv")
-    assert list(table) == ["prediction", "5%", "95%"]
+    assert list(table) == ["row", "prediction", "5%", "95%"]
+    done = steinflow_("predict", folder, new, "--output", tmp_path / "out.csv")
+    assert done.exit_code == 1
+    assert "--overwrite" in done.stderr
     assert np.all((table["5%"] <= table["prediction"]) & (table["prediction"] <= table["95%"]))
     done = steinflow_("predict", folder, data, "--output", tmp_path / "again.csv", "--json")
     assert json.loads(done.stdout)["compared"]["num_rows"] == 60
@@ -40,8 +43,23 @@ def test_fit_shows_priors_and_predict_says_what_is_new(frame, tmp_path):
     again = pandas.read_csv(tmp_path / "again.csv")["prediction"].to_numpy()[held_out["row"] - 1]
     np.testing.assert_allclose(again, held_out["prediction"], rtol=1e-4)
     done = steinflow_("report", folder)
-    assert done.exit_code == 1
-    assert "no report of a run by formula" in done.stderr
+    assert done.exit_code == 0, done.output
+    assert "Each of 5 levels of school has its own intercept" in (folder / "report.html").read_text()
+
+
+def test_codes_are_remarked_upon_and_may_be_categories(frame, tmp_path):
+    codes = frame.assign(school=frame["school"].str[1:].astype(int) + 1)
+    data, folder = write(codes, tmp_path / "data.csv"), tmp_path / "run"
+    options = ["--formula", "count ~ school", "--family", "poisson", *QUICK, "--json", "--test-fraction", "0"]
+    done = steinflow_("fit", data, *options, "--output", tmp_path / "slope")
+    assert "--categorical school" in done.stderr
+    assert set(json.loads(done.stdout)["parameters"]) == {"Intercept", "school"}
+    done = steinflow_("fit", data, *options, "--output", folder, "--categorical", "school")
+    parameters = json.loads(done.stdout)["parameters"]
+    assert {"school[2]", "school[5]"} <= set(parameters)
+    assert set(parameters["school[2]"]) == {"mean", "sd", "5%", "50%", "95%", "mean_per_unit"}
+    done = steinflow_("predict", folder, data, "--output", tmp_path / "out.csv")
+    assert done.exit_code == 0, done.output
 
 
 @pytest.mark.parametrize(

@@ -27,13 +27,20 @@ def test_what_a_person_sees(runs):
     assert "y, the first rows" in done.stdout
     assert "On 120 rows with known answers" in done.stdout
     assert "120 predictions are in data-predictions.csv" in done.stdout
+    done = steinflow_("predict", runs.svgd, runs.data)
+    assert "120 predictions are in data-predictions-2.csv" in done.stdout  # nothing is replaced
+    done = steinflow_("predict", runs.svgd, runs.data, "--output", "data-predictions.csv")
+    assert done.exit_code == 1
+    assert "exists already" in done.stderr
+    assert steinflow_("predict", runs.svgd, runs.data, "--output", "data-predictions.csv", "--overwrite").exit_code == 0
 
 
 def test_many_classes_fit_on_a_screen():
-    frame = pandas.DataFrame({"prediction": ["a", "b"], "P(a)": [0.6, 0.2], "P(b)": [0.3, 0.7], "P(c)": [0.1, 0.1]})
+    probabilities = {"P(a)": [0.6, 0.2], "P(b)": [0.3, 0.7], "P(c)": [0.1, 0.1]}
+    frame = pandas.DataFrame({"row": [1, 2], "prediction": ["a", "b"], **probabilities})
     assert _shown(frame) is frame
     many = _shown(frame.assign(d=0.0))
-    assert many.to_dict("list") == {"prediction": ["a", "b"], "probability": [0.6, 0.7]}
+    assert many.to_dict("list") == {"row": [1, 2], "prediction": ["a", "b"], "probability": [0.6, 0.7]}
 
 
 def test_without_target_and_with_values_never_seen(runs):
@@ -63,7 +70,7 @@ def test_missing_values(runs):
     assert steinflow_("predict", runs.svgd, "new.csv", "--missing", "drop").exit_code == 0
     assert pandas.read_csv("new-predictions.csv")["P(yes)"].isna().to_numpy().nonzero()[0].tolist() == [3]
     assert steinflow_("predict", runs.svgd, "new.csv", "--missing", "mean").exit_code == 0
-    assert pandas.read_csv("new-predictions.csv")["P(yes)"].notna().all()
+    assert pandas.read_csv("new-predictions-2.csv")["P(yes)"].notna().all()
 
 
 def test_columns_are_needed(runs):

@@ -22,6 +22,8 @@ def test_compare(runs):
     assert "not comparable" in done.stderr  # another seed holds out other rows
     values = json.loads(steinflow_("compare", runs.svgd, runs.svgd, "--json").stdout)
     assert values["comparable"]
+    assert values["differences"] == [{"mean": 0.0, "standard_error": 0.0}] * 2
+    assert "Mean ± sd of effects on the log-odds of 'y' being 'yes'" in " ".join(done.stdout.split())
     assert "two runs or more" in steinflow_("compare", runs.svgd).stderr
 
 

@@ -29,6 +29,16 @@ def test_moments_and_densities(name):
     np.testing.assert_allclose(mixture.aleatoric_sd, np.sqrt(WEIGHTS @ np.broadcast_to(components.var(), MEANS.shape)))
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_draws_of_every_component(name):
+    mixture, components, _, _ = CASES[name]
+    rng = np.random.default_rng(1)
+    drawn = np.stack([mixture.sample(rng) for _ in range(3000)])
+    sds = np.broadcast_to(components.std(), MEANS.shape)
+    np.testing.assert_array_less(np.abs(drawn.mean(axis=0) - components.mean()), 5 * sds / np.sqrt(3000))
+    np.testing.assert_allclose(np.median(drawn.std(axis=0) / sds), 1, rtol=0.02)
+
+
 @pytest.mark.parametrize("level", [0.05, 0.5, 0.95])
 def test_quantiles(level):
     normals, students, poissons = (CASES[name][0] for name in ("normals", "students", "poissons"))

@@ -11,6 +11,7 @@ def two_modes(x):
     return jnp.logaddexp(normal_log_density(x, jnp.array([-5.0, 0.0])), normal_log_density(x, jnp.array([5.0, 0.0])))
 
 
+@pytest.mark.slow
 def test_finds_the_mode_that_the_start_does_not_know():
     x0 = np.random.default_rng(0).standard_normal((100, 2)).astype(np.float32) + np.array([5.0, 0.0], np.float32)
     lost = sf.fit(two_modes, particles=x0, num_steps=500, progress=False)

@@ -163,3 +163,35 @@ def test_a_second_model_of_the_same_shape_does_not_compile_again(rows):
 def test_errors_say_what_was_expected(rows, make, message):
     with pytest.raises(ValueError, match=message):
         make(rows[0])
+
+
+@pytest.mark.parametrize("num_classes", [None, 3])
+def test_an_intercept_may_have_a_prior_of_its_own(rows, x64, num_classes):
+    X, z = rows
+    family = sf.models.Bernoulli() if num_classes is None else sf.models.Categorical(3)
+    y = z > 0 if num_classes is None else np.digitize(z, [-1, 1])
+    rng, outputs = np.random.default_rng(1), () if num_classes is None else (3,)
+    center, w = rng.normal(size=outputs), rng.normal(size=(4, *outputs))
+    params = {"w": jnp.asarray(w), "log_alpha": jnp.asarray(0.3)}
+    own = sf.models.GeneralizedLinear(X, y, family, intercept_prior=(center, 2.5))
+    shared = sf.models.GeneralizedLinear(X, y, family)
+    # The normal prior of the intercept takes the place of its share in the hierarchical one.
+    share = 0.5 * w[-1].size * 0.3 - 0.5 * np.exp(0.3) * np.sum(w[-1] ** 2)
+    expected = -0.5 * np.sum(((w[-1] - center) / 2.5) ** 2) - share
+    np.testing.assert_allclose(own.log_prior(params) - shared.log_prior(params), expected, rtol=1e-10)
+    drawn = jax.vmap(own.sample_prior)(jax.random.split(jax.random.key(0), 2000))["w"][:, -1]
+    np.testing.assert_allclose(drawn.mean(axis=0), center, atol=0.25)
+    np.testing.assert_allclose(drawn.std(axis=0), 2.5, rtol=0.08)
+    with pytest.raises(ValueError, match="no intercept"):
+        sf.models.GeneralizedLinear(X, y, family, intercept=False, intercept_prior=(0.0, 1.0))
+
+
+def test_usual_outputs_give_the_mean():
+    y = np.array([1.0, -1, -1, -1, -1, -1, -1, -1])
+    [output] = sf.models.Bernoulli().usual_outputs(y)
+    assert 1 / (1 + np.exp(-output)) == pytest.approx(1.5 / 9)
+    assert np.exp(sf.models.Poisson().usual_outputs(np.array([1.0, 2, 6]))) == pytest.approx(3)
+    outputs = sf.models.Categorical(3).usual_outputs(np.array([0, 0, 1]))
+    np.testing.assert_allclose(np.exp(outputs) / np.exp(outputs).sum(), np.array([2.5, 1.5, 0.5]) / 4.5)
+    assert outputs.sum() == pytest.approx(0)
+    np.testing.assert_array_equal(sf.models.VaryingGaussian().usual_outputs(y), [0, 0])

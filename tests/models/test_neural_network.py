@@ -5,8 +5,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import special
 
 import steinflow as sf
+from steinflow.models.neural_network import prior_of_scale
 from steinflow.targets.flat import flatten
 
 
@@ -84,6 +86,39 @@ def test_any_depth_and_activation(rows, hidden, activation, x64):
         return flat.scores(x)[0] @ direction, numeric
 
     np.testing.assert_allclose(*both(x), rtol=1e-4)
+
+
+def test_learned_scales_are_integrated_out(x64):
+    """By quadrature over the variance of every array: the density is the same up to a constant."""
+    rng = np.random.default_rng(0)
+    prior = prior_of_scale("learned")
+    arrays = [{"weights": rng.normal(size=(3, 4)) * scale, "biases": rng.normal(size=4)} for scale in (0.1, 1, 10)]
+    log_variances = np.linspace(-15, 25, 4001)
+
+    def integrated(x, fan_in):
+        log_normal = -0.5 * np.sum(x**2) * fan_in * np.exp(-log_variances) - 0.5 * x.size * log_variances
+        log_inverse_gamma = -log_variances - 6 * np.exp(-log_variances)  # of a shape of 1, with the Jacobian
+        return special.logsumexp(log_normal + log_inverse_gamma)
+
+    found = [float(prior(params)) for params in arrays]
+    expected = [integrated(params["weights"], 3) + integrated(params["biases"], 1) for params in arrays]
+    np.testing.assert_allclose(np.diff(found), np.diff(expected), rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale", ["learned", 3.0])
+def test_the_way_to_learned_scales_is_climbed_with_a_fixed_one(rows, scale, x64):
+    model = sf.models.NeuralNetwork(*rows, hidden=(4,), prior_scale=scale)
+    usual = sf.models.NeuralNetwork(*rows, hidden=(4,), prior_scale=4.0 if scale == "learned" else scale)
+    params = model.sample_prior(jax.random.key(0))
+    flat, _ = flatten(model, jax.tree.map(lambda leaf: leaf[None], params))
+    climbed, there = (eqx.filter_jit(target.source.log_prior)(params) for target in (flat.approach, flat))
+    np.testing.assert_allclose(climbed, usual.log_prior(params), rtol=1e-6)
+    assert (climbed == there) == (scale != "learned")
+
+
+def test_scales_in_words(rows):
+    with pytest.raises(ValueError, match="a number or 'learned'"):
+        sf.models.NeuralNetwork(*rows, prior_scale="wide")
 
 
 @pytest.mark.slow

@@ -1,9 +1,12 @@
 """Runs that many tests look at, fitted once: small, with the same numbers of particles and steps."""
 
 import example_tables as tables
+import numpy as np
 import pytest
 
 from steinflow.tables.fitting import prepare, run_fit
+from steinflow.tables.formula_problems import FormulaProblem
+from steinflow.tables.formulas import fit_formula
 
 HOSTILE_COMMAND = "steinflow fit '<!--<script>window.hacked=1</script>' --target \u2028"
 
@@ -21,6 +24,15 @@ def of_classes():
     hostile = tables.two_classes().rename(columns={"y": target})
     hostile[target] = hostile[target].map({"yes": tables.HOSTILE_CELL, "no": tables.HOSTILE})
     return _fitted(hostile, target)
+
+
+@pytest.fixture(scope="session")
+def of_formula():
+    """Counts with a hostile group."""
+    frame = tables.two_classes().rename(columns={"color": "g"})
+    frame["count"] = np.random.default_rng(1).poisson(np.exp(1 + 0.5 * frame["a"]))
+    problem = FormulaProblem(("count ~ a * y + (1 | g)",), "poisson")
+    return fit_formula(frame, problem, num_particles=20, num_steps=100, progress=False, command=HOSTILE_COMMAND)
 
 
 @pytest.fixture(scope="session")

@@ -103,3 +103,39 @@ def test_start_and_run_have_keys_of_their_own(monkeypatch):
 def test_unknown_method():
     with pytest.raises(ValueError, match="no method 'magic'"):
         run_fit(prepare(tables.numbers(), "y"), method="magic")
+
+
+def test_codes_become_categories_where_asked_for():
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({"zip": rng.integers(10_001, 10_031, 120), "a": rng.normal(size=120)}).assign(
+        y=rng.normal(size=120)
+    )
+    prepared = prepare(frame, "y")
+    assert prepared.problem.features.labels == ["zip", "a"]
+    assert any("--categorical zip" in note for note in prepared.notes)
+    prepared = prepare(frame, "y", categorical=["zip"])  # more than text may have without being asked for
+    features = prepared.problem.features
+    assert len(features.columns[0].values) == frame["zip"].nunique() - 1
+    assert not any("--categorical" in note for note in prepared.notes)
+    # A gap turns the column of a new table into floats; the codes stay the same.
+    block = features.matrix(pandas.DataFrame({"zip": [10_005.0, np.nan], "a": [0.0, 0.0]}))[0]
+    assert block[0, features.labels.index("zip = 10005")] == 1
+
+
+@pytest.mark.parametrize(
+    ("y", "words"),
+    [
+        (pandas.date_range("2020-01-01", periods=60).astype(str), "dates or times"),
+        ([f"${k},000" for k in range(60)], "without signs of currency"),
+    ],
+)
+def test_a_target_that_no_regression_takes(y, words):
+    with pytest.raises(TableError, match=words):
+        prepare(tables.numbers().assign(y=y), "y")
+
+
+def test_counts_and_collinear_columns_are_remarked_upon():
+    frame = tables.counts()
+    assert "--model poisson" in prepare(frame.assign(y=3 * frame["y"]), "y").reason
+    notes = prepare(frame.assign(c=frame["a"] - frame["b"]), "y", model="poisson").notes
+    assert any("'a', 'b', 'c'" in note and "linear combinations" in note for note in notes)

@@ -28,10 +28,10 @@ needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory, of_classes, of_numbers):
-    """Reports of a classification with hostile names, values and target, and of a regression."""
+def reports(tmp_path_factory, of_classes, of_numbers, of_formula):
+    """Reports of a classification with hostile names, values and target, of a regression, and of a formula."""
     folder = tmp_path_factory.mktemp("reports")
-    for name, run in {"classes": of_classes, "numbers": of_numbers}.items():
+    for name, run in {"classes": of_classes, "numbers": of_numbers, "formula": of_formula}.items():
         (folder / f"{name}.html").write_text(report_html(run), encoding="utf-8")
     return folder
 
@@ -123,6 +123,7 @@ def test_renders(opened, name, width, height, scheme):
     assert page.locator("#pairs .point").count() >= 20
     assert page.locator("#ksd .line").count() == page.locator("#dispersion .line").count() == 1
     assert page.locator("#verdict .light.on").count() == 1
+    assert page.locator("#checks .lamp").count() >= 2
     assert page.locator("#calibration circle").count() >= 2
     charts = ["#scatter .particle"] if name == "numbers" else ["#probabilities .bar", "#confusion td"]
     assert all(page.locator(chart).count() >= 2 for chart in charts)
@@ -131,6 +132,24 @@ def test_renders(opened, name, width, height, scheme):
     assert (np.mean([int(c) for c in re.findall(r"\d+", dark)]) < 100) == (scheme == "dark")
     # No number that is none got into a drawing.
     assert not page.evaluate("[...document.querySelectorAll('svg')].some(svg => svg.outerHTML.includes('NaN'))")
+
+
+@needs_browser
+@pytest.mark.parametrize(("width", "height", "scheme"), [(1280, 800, "light"), (390, 844, "dark")])
+def test_renders_a_formula(opened, width, height, scheme):
+    page = opened("formula", width=width, height=height, scheme=scheme)
+    assert page.locator("#effect-0 .ribbon").count() == 2  # a, for both values of y
+    assert page.locator("#effects .legend i").count() == 2
+    assert page.locator("#group-0 .dot").count() == 3
+    assert page.locator("#predictive .seen").count() > 5
+    assert page.locator("#checks .lamp").count() >= 5
+    assert page.locator("#motion .particle").count() == 20
+    assert tables.HOSTILE_CELL[:8] in page.locator("#group-0").text_content()
+    assert "Normal(" in page.locator("#posterior table").text_content()  # the priors
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert not page.evaluate("[...document.querySelectorAll('svg')].some(svg => svg.outerHTML.includes('NaN'))")
+    page.locator("#effect-0 .hit").nth(10).hover(force=True)
+    assert page.locator("#tip").text_content().startswith("a: ")
 
 
 def until(page, expression, seconds=60):

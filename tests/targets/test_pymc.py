@@ -154,6 +154,7 @@ def test_bambi_models():
     np.testing.assert_allclose(predicted["posterior"]["mu"][0], expected, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow  # it imports PyMC again
 def test_no_side_effects():
     code = """
 import os, jax, pymc as pm, steinflow as sf

@@ -78,7 +78,7 @@ class Ensemble(Method):
         start, warm = (percent * time.num_steps // 100 for percent in (_ARRIVING, _ARRIVING + _WARMING))
         moved = jax.lax.cond(
             time.step < start,
-            lambda: self._arrived(target, state, rows_of(batch), time=Time(time.step, start)),
+            lambda: self._arrived(target.approach, state, rows_of(batch), time=Time(time.step, start)),
             lambda: self._explored(target, state, rows_of(batch), warming=time.step < warm, key=key),
         )
         due = (time.step + 1 - warm) * len(state.kept) // jnp.maximum(time.num_steps - warm, 1)

@@ -15,9 +15,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool
 
+from steinflow.devices.branches import either
 from steinflow.devices.normals import normal
 from steinflow.methods.svgd.metrics import Frame, Metric, frame_of
-from steinflow.typing import Array, Key, Particles, Scalar, Scores
+from steinflow.typing import Array, Particles, PRNGKeyArray, Scalar, Scores
 
 _FEWEST_DIMENSIONS = 3  # in which a direction turns; where there are fewer, standard normal coordinates are added
 _STIFFEST = 10.0  # times what is wanted: a particle counts for no more, lest a few stiff ones hold up all
@@ -33,11 +34,11 @@ class Exploration(eqx.Module):
     """
 
     @abc.abstractmethod
-    def init(self, particles: Particles, *, key: Key) -> Any:
+    def init(self, particles: Particles, *, key: PRNGKeyArray) -> Any:
         """Return the state before the first step."""
 
     @abc.abstractmethod
-    def moves(self, scores: Scores, state: Any, *, key: Key) -> Array:
+    def moves(self, scores: Scores, state: Any, *, key: PRNGKeyArray) -> Array:
         """Return the move that every particle would make, given the scores where they are."""
 
     def durations(self, state: Any) -> Array:
@@ -53,7 +54,7 @@ class Exploration(eqx.Module):
         state: Any,
         *,
         warming: Array,
-        key: Key,
+        key: PRNGKeyArray,
     ) -> Any:
         """Return the next state, once the moves are made.
 
@@ -212,7 +213,7 @@ class Walk(eqx.Module):
     state: Any
 
     @classmethod
-    def start(cls, exploration: Exploration, particles: Particles, metric: Metric, *, key: Key) -> "Walk":
+    def start(cls, exploration: Exploration, particles: Particles, metric: Metric, *, key: PRNGKeyArray) -> "Walk":
         """Return a walk that has not begun: its first step stays where it is, and takes scores, spread and frame."""
         unknown = jax.eval_shape(lambda x: _spread_and_frame(x, metric), particles)
         spread, frame = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), unknown)
@@ -242,7 +243,7 @@ class Walk(eqx.Module):
         """Return the walk with every particle at the position of another, or its own; each keeps its direction."""
         return dataclasses.replace(self, scores=self.scores[indices])
 
-    def ahead(self, exploration: Exploration, particles: Particles, *, key: Key) -> Particles:
+    def ahead(self, exploration: Exploration, particles: Particles, *, key: PRNGKeyArray) -> Particles:
         """Return where the particles want to go."""
         moves = exploration.moves(self.frame.scores(self.scores), self.state, key=key)
         return particles + self.frame.moves(moves)
@@ -256,7 +257,7 @@ class Walk(eqx.Module):
         metric: Metric,
         *,
         warming: Array,
-        keys: tuple[Key, Key],
+        keys: tuple[PRNGKeyArray, PRNGKeyArray],
     ) -> tuple[Particles, "Walk"]:
         """Return the particles after their moves, and the walk; in the warm-up spread and frame follow them."""
         made = jnp.all(jnp.isfinite(ahead) & jnp.isfinite(scores), axis=1, keepdims=True)
@@ -271,7 +272,7 @@ class Walk(eqx.Module):
             center = (1 - newest) * self.frame.center + newest * jnp.mean(moved, axis=0)
             return spread, frame_of(center, spread)
 
-        spread, frame = jax.lax.cond(warming, followed, lambda: (self.spread, self.frame))
+        spread, frame = either(warming, followed, lambda: (self.spread, self.frame))
         return moved, Walk(jnp.where(made, scores, self.scores), spread, frame, self.num_steps + 1, state)
 
 

@@ -23,13 +23,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from steinflow.devices.arrays import as_array
+from steinflow.devices.branches import either
 from steinflow.methods.base import Draws, Method, Settled
 from steinflow.methods.svgd.arrival import has_arrived, homes, shortened
 from steinflow.methods.svgd.exploration import Exploration, Microcanonical
 from steinflow.methods.svgd.metrics import Cloud, Euclidean, Metric
 from steinflow.methods.svgd.phases import Journey, Phase
 from steinflow.methods.svgd.recollection import Recollection
-from steinflow.methods.svgd.settling import settled
+from steinflow.methods.svgd.settling import all_settled, settled
 from steinflow.methods.svgd.steps import Adaptive, DecayingAdam, StepRule, adagrad, as_step_rule
 from steinflow.stein.approximations import Approximation, RandomFeatures
 from steinflow.stein.bandwidths import Wide
@@ -145,7 +146,7 @@ class SVGD(Method):
             moved, rule, arrived = self._flowed(x, scores, state.step_rule, time=phase.arrival, key=key, arriving=True)
             return moved, rule, arrived & ~target.is_tempered, walk
 
-        particles, step_rule, arrived, walk = jax.lax.cond(phase.exploring, explore, arrive)
+        particles, step_rule, arrived, walk = either(phase.exploring, explore, arrive)
         journey = journey.after(self.exploration, particles, log_densities, walk, arrived, phase)
         return SVGDState(particles, step_rule, journey)
 
@@ -172,9 +173,19 @@ class SVGD(Method):
         recalled = _recalled(state)
         if recalled is None:
             return Settled(state)
-        particles = as_array(settled(target, np.asarray(state.particles), recalled), state.particles.dtype)
-        end = dataclasses.replace(state, particles=particles)
-        return Settled(end, {"trajectory": recalled.findings}, recalled.states)
+        return _at_the_end(state, settled(target, np.asarray(state.particles), recalled), recalled)
+
+    def settle_all(self, targets, states):
+        recalled = list(map(_recalled, states))
+        ends = [Settled(state) for state in states]
+        if known := [k for k, each in enumerate(recalled) if each is not None]:
+            filled = known + known[:1] * (len(states) - len(known))  # one compiled program, whoever knows something
+            memories = [memory for k in filled if (memory := recalled[k]) is not None]
+            particles = [np.asarray(states[k].particles) for k in filled]
+            found = all_settled([targets[k] for k in filled], particles, memories)
+            for k, settled_particles, memory in zip(known, found, memories, strict=False):
+                ends[k] = _at_the_end(states[k], settled_particles, memory)
+        return ends
 
     def done(self, state):
         recalled = _recalled(state)
@@ -182,6 +193,11 @@ class SVGD(Method):
 
     def draws(self, target, state, *, key):
         return Draws(state.particles)
+
+
+def _at_the_end(state: SVGDState, particles: np.ndarray, recalled: Recollection) -> Settled:
+    end = dataclasses.replace(state, particles=as_array(particles, state.particles.dtype))
+    return Settled(end, {"trajectory": recalled.findings}, recalled.states)
 
 
 def _recalled(state: SVGDState) -> Recollection | None:

@@ -15,7 +15,7 @@ from steinflow.methods.svgd.exploration import Exploration, Walk
 from steinflow.methods.svgd.memory import Trajectory
 from steinflow.methods.svgd.metrics import Metric
 from steinflow.targets.flat import FlatTarget
-from steinflow.typing import Array, Key, Particles
+from steinflow.typing import Array, Particles, PRNGKeyArray
 
 
 class Journey(eqx.Module):
@@ -28,7 +28,7 @@ class Journey(eqx.Module):
 
     @classmethod
     def start(
-        cls, exploration: Exploration, particles: Particles, metric: Metric, *, num_steps: int, key: Key
+        cls, exploration: Exploration, particles: Particles, metric: Metric, *, num_steps: int, key: PRNGKeyArray
     ) -> "Journey":
         """Return a journey that has not begun."""
         walk, no = Walk.start(exploration, particles, metric, key=key), jnp.zeros((), bool)

@@ -16,7 +16,7 @@ from steinflow.models.formulas.counts import (
     ZeroInflatedNegativeBinomial,
     ZeroInflatedPoisson,
 )
-from steinflow.models.formulas.design import Design, collinear, separated, warn
+from steinflow.models.formulas.design import Design, collinear, names_of_columns, separated, warn
 from steinflow.models.formulas.families import Gaussian, ResponseFamily, StudentT
 from steinflow.models.formulas.positive import Beta, Exponential, Gamma, LogNormal, Weibull
 from steinflow.models.formulas.predictions import predictor_rows, response_rows
@@ -129,7 +129,7 @@ def formula(
         name: _predictor(name, design, arrays[name], own, shift=shift, unit=unit) for name, design in designs.items()
     }
     for name, predictor in predictors.items():
-        notes += collinear(arrays[name].X, predictor.terms)
+        notes += collinear(arrays[name].X, names_of_columns(predictor.terms))
     if own.name == "bernoulli":
         notes += separated(arrays["mu"].X, response.y, predictors["mu"].terms)
     warn(notes)

@@ -109,8 +109,8 @@ class Design:
         return Arrays(X, offset, groups), tuple(notes)
 
 
-def collinear(X: np.ndarray, terms: tuple[Term, ...]) -> tuple[str, ...]:
-    """Return a remark where columns are linear combinations of others, and the names of terms that take part."""
+def collinear(X: np.ndarray, names: list[str]) -> tuple[str, ...]:
+    """Return a remark where columns are linear combinations of others, and the names of those that take part."""
     if not X.shape[1]:
         return ()
     scaled = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
@@ -118,7 +118,6 @@ def collinear(X: np.ndarray, terms: tuple[Term, ...]) -> tuple[str, ...]:
     missing = directions[values <= _COLLINEAR * max(values[0], 1.0)]
     if not len(missing) and X.shape[1] <= len(X):
         return ()
-    names = [term.name for term in terms for _ in range(term.num_columns)]
     involved = (
         dict.fromkeys(
             name for name, weight in zip(names, np.max(np.abs(missing), axis=0), strict=True) if weight > 0.05
@@ -132,9 +131,14 @@ def collinear(X: np.ndarray, terms: tuple[Term, ...]) -> tuple[str, ...]:
     )
 
 
+def names_of_columns(terms: tuple[Term, ...]) -> list[str]:
+    """Return the term of every column."""
+    return [term.name for term in terms for _ in range(term.num_columns)]
+
+
 def separated(X: np.ndarray, y: np.ndarray, terms: tuple[Term, ...]) -> tuple[str, ...]:
     """Return a remark where a column of its own tells the two values of a response apart."""
-    names = [term.name for term in terms for _ in range(term.num_columns)]
+    names = names_of_columns(terms)
     yes, no = X[y > 0], X[y <= 0]
     if not len(yes) or not len(no):
         return ("All values of the response are the same: the priors alone bound the effects.",)

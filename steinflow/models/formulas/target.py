@@ -124,6 +124,9 @@ class FormulaTarget(Target):
             for term in block.terms
         }
 
+    def weighted(self, weights):
+        return eqx.tree_at(lambda target: target.posterior, self, self.posterior.weighted(weights))
+
     @property
     def observations(self) -> "FormulaObservations":
         return FormulaObservations(self)

@@ -9,10 +9,9 @@ import hashlib
 import json
 from importlib import resources
 
-from steinflow.tables.formula_problems import FormulaProblem
 from steinflow.tables.report.content import charts_of
 from steinflow.tables.report.sections import body_of
-from steinflow.tables.runs import Run, RunError
+from steinflow.tables.runs import Run
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -35,19 +34,13 @@ script-src 'sha256-{script_hash}'; img-src data:; base-uri 'none'; form-action '
 </html>
 """
 
+_SCRIPTS = ("drawing.js", "posterior.js", "run.js", "predictions.js", "model.js", "page.js")  # one scope, in this order
+
 
 def report_html(run: Run) -> str:
-    """Return the report of a run as the text of an HTML file.
-
-    Raises:
-        RunError: for the run of a formula, which has none.
-    """
-    if isinstance(run.problem, FormulaProblem):
-        raise RunError(
-            "There is no report of a run by formula yet; `steinflow fit --json` prints its numbers, and sf.plots draws "
-            "them."
-        )
-    style, script = _part("style.css"), _part("script.js")
+    """Return the report of a run as the text of an HTML file."""
+    style = _part("style.css")
+    script = '"use strict";\n(() => {\n' + "".join(map(_part, _SCRIPTS)) + "})();\n"
     title, body = body_of(run)
     return _PAGE.format(
         style=style,

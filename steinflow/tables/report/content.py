@@ -4,7 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from steinflow.tables.parameters import Parameters, in_units, parameter_names
+from steinflow.results.summary import columns_of
+from steinflow.tables.formula_problems import FormulaFit
+from steinflow.tables.parameters import FOLLOWED, Parameters, in_units, parameter_names
+from steinflow.tables.report.formulas import effects_of, groups_of
+from steinflow.tables.report.numbers import plain_numbers
 from steinflow.tables.runs import Run
 
 _FOREST = 40  # parameters in the forest
@@ -24,7 +28,31 @@ def charts_of(run: Run) -> dict[str, Any]:
         "motion": _motion(run, parameters.names),
         "trace": _trace(run),
         "heldOut": _held_out(run),
+        "target": response_name(run),
+        "predictive": run.predictive,
+        **_of_formula(run),
     }
+
+
+def response_name(run: Run) -> str:
+    """Return what is predicted."""
+    fitted = run.estimator
+    return fitted.target.about.response.name if isinstance(fitted, FormulaFit) else run.regression[0].response.name
+
+
+def _of_formula(run):
+    fitted = run.estimator
+    return {"effects": effects_of(fitted), "groups": groups_of(fitted)} if isinstance(fitted, FormulaFit) else {}
+
+
+def _followed(run, recorded):
+    """Return the names of what was recorded, and its values in the units of the table."""
+    if isinstance(run.estimator, FormulaFit):
+        particles = {name: run.result.particles[name] for name in sorted(run.estimator.target.priors)}
+        return columns_of(particles, run.estimator.target.observations.labels())[0][:FOLLOWED], recorded
+    problem, estimator = run.regression
+    values = in_units(problem, estimator, recorded)
+    return parameter_names(problem)[: values.shape[2]], values
 
 
 def _posterior(parameters: Parameters):
@@ -32,11 +60,11 @@ def _posterior(parameters: Parameters):
     levels = parameters.quantiles((0.05, 0.25, 0.5, 0.75, 0.95))
     return {
         "names": parameters.names,
-        "mean": _numbers(parameters.mean),
-        "sd": _numbers(parameters.sd),
-        "quantiles": [_numbers(column) for column in levels.T],
-        "values": [_numbers(column) for column in parameters.values[some].T],
-        "weights": _numbers(parameters.weights[some] / parameters.weights[some].max()),
+        "mean": plain_numbers(parameters.mean),
+        "sd": plain_numbers(parameters.sd),
+        "quantiles": [plain_numbers(column) for column in levels.T],
+        "values": [plain_numbers(column) for column in parameters.values[some].T],
+        "weights": plain_numbers(parameters.weights[some] / parameters.weights[some].max()),
     }
 
 
@@ -47,9 +75,7 @@ def _motion(run: Run, clearest_first: list[str]):
     recorded, steps = np.asarray(recorded), np.asarray(run.result.history["step"])
     if recorded.shape[1:] == run.start.shape:
         recorded, steps = np.concatenate([run.start[None], recorded]), np.concatenate([[0], steps])
-    problem, estimator = run.regression
-    values = in_units(problem, estimator, recorded)
-    names = parameter_names(problem)[: values.shape[2]]
+    names, values = _followed(run, recorded)
     chosen = [names.index(name) for name in clearest_first if name in names]
     chosen = chosen[: _MOVING - 2] + chosen[_MOVING - 2 :][-2:]  # the last ones are about the model as a whole
     # More frames at the beginning, where most of the way is made.
@@ -58,7 +84,7 @@ def _motion(run: Run, clearest_first: list[str]):
     return {
         "names": [names[k] for k in chosen],
         "steps": [int(steps[f]) for f in frames],
-        "frames": [[_numbers(values[f, some, k], 4) for k in chosen] for f in frames],
+        "frames": [[plain_numbers(values[f, some, k], 4) for k in chosen] for f in frames],
     }
 
 
@@ -68,37 +94,43 @@ def _trace(run: Run):
         return None
     return {
         "steps": [int(step) for step in history["step"]],
-        "ksd": _numbers(history["ksd"]),
-        "dispersion": _numbers(history["dispersion"]),
+        "ksd": plain_numbers(history["ksd"]),
+        "dispersion": plain_numbers(history["dispersion"]),
     }
 
 
 def _held_out(run: Run):
     if run.evaluation is None or run.held_out is None:
         return None
-    table, response = run.held_out, run.regression[0].response
+    table, (kind, labels) = run.held_out, kind_and_labels(run)
     some = table.iloc[_evenly(len(table), _PREDICTIONS)]
     values: dict[str, Any] = {
-        "kind": response.kind,
-        "target": response.name,
-        "labels": list(response.labels),
-        "calibration": run.evaluation["calibration"],
+        "kind": kind,
+        "target": response_name(run),
+        "labels": labels,
+        "calibration": run.evaluation.get("calibration"),
         "confusion": run.evaluation.get("confusion"),
         "rows": [int(row) for row in some["row"]],
         "truth": [str(truth) for truth in some["truth"]],
     }
-    if response.kind == "classes":
-        if len(response.labels) == 2:
-            values["probability"] = _numbers(some[f"P({response.labels[1]})"].astype(float))
+    if kind == "classes":
+        if len(labels) == 2:
+            values["probability"] = plain_numbers(some[f"P({labels[1]})"].astype(float))
         return values
     columns = {"truth": "truth", "mean": "prediction", "low": "5%", "high": "95%"}
-    return {**values, **{key: _numbers(some[name].astype(float)) for key, name in columns.items()}}
+    return {**values, **{key: plain_numbers(some[name].astype(float)) for key, name in columns.items()}}
+
+
+def kind_and_labels(run: Run) -> tuple[str, list[str]]:
+    """Return whether numbers, counts or classes are predicted, and the labels of the latter."""
+    if not isinstance(run.estimator, FormulaFit):
+        response = run.regression[0].response
+        return response.kind, list(response.labels)
+    target = run.estimator.target
+    if target.about.response.levels is not None:
+        return "classes", [str(level) for level in target.about.response.levels]
+    return "numbers", []
 
 
 def _evenly(length, most):
     return np.arange(length) if length <= most else np.linspace(0, length - 1, most).astype(int)
-
-
-def _numbers(values, digits: int = 5) -> list[float | None]:
-    """Return plain numbers of few digits; what is not finite is null."""
-    return [float(f"{value:.{digits}g}") if np.isfinite(value) else None for value in np.asarray(values, float)]

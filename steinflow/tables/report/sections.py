@@ -4,21 +4,27 @@ import html
 from typing import Any
 
 from steinflow.results.summary import number
-from steinflow.tables.advice import WORDS, advice, sentence
+from steinflow.tables.advice import MODEL_WORDS, WORDS, advice, sentence
+from steinflow.tables.effects import about_effects
 from steinflow.tables.features import Number
+from steinflow.tables.formula_problems import FormulaFit, FormulaProblem
 from steinflow.tables.predictions import METRICS
+from steinflow.tables.report.content import kind_and_labels, response_name
+from steinflow.tables.report.formulas import in_words
 from steinflow.tables.runs import Run
 
 
 def body_of(run: Run) -> tuple[str, str]:
     """Return the title of a report and its body, as HTML."""
-    response = run.regression[0].response
-    title = f"{_text(response.name)} · steinflow"
+    title = f"{_text(response_name(run))} · steinflow"
     sections = [
         _header(run),
         _verdict(run),
+        _checks(run),
         _cards(run),
         _notes(run),
+        _model(run),
+        _effects(run),
         _section(
             "posterior",
             "The posterior",
@@ -49,19 +55,20 @@ def body_of(run: Run) -> tuple[str, str]:
 
 
 def _header(run):
-    data, info = run.data, run.result.info
+    data, info, by_formula = run.data, run.result.info, isinstance(run.problem, FormulaProblem)
     facts = [
         f"{data['num_rows']:,} rows fitted",
         f"{data['num_held_out']:,} held out",
-        f"{len(run.problem.features.labels):,} features",
+        *([] if by_formula else [f"{len(run.problem.features.labels):,} features"]),
         f"{len(run.result):,} particles",
         f"{info['num_steps']:,} steps of {run.settings['method']}",
         f"{info['seconds']:.1f} s",
     ]
+    kicker = f"regression by formula, family {run.problem.family}" if by_formula else run.problem.title
     facts_html = "".join(f"<li>{_text(fact)}</li>" for fact in facts)
     return (
-        f'<header><p class="kicker">{_text(run.problem.title)}</p>'
-        f"<h1>What predicts <em>{_text(run.problem.response.name)}</em>?</h1>"
+        f'<header><p class="kicker">{_text(kicker)}</p>'
+        f"<h1>What predicts <em>{_text(response_name(run))}</em>?</h1>"
         f'<p class="file">{_text(data.get("file", ""))}</p><ul class="facts">{facts_html}</ul></header>'
     )
 
@@ -76,9 +83,63 @@ def _verdict(run):
     what_to_do = f'<p class="todo">What to do</p><ul>{remedies}</ul>' if remedies else ""
     return (
         f'<section id="verdict" class="card {chosen}"><div class="lights" role="img" aria-label="{chosen}">'
-        f"{lights}</div><div><h2>{WORDS[chosen]}</h2><ul>{reasons}</ul>{what_to_do}"
+        f'{lights}</div><div><p class="kicker">The inference</p><h2>{WORDS[chosen]}</h2><ul>{reasons}</ul>{what_to_do}'
         f'<p class="hint">How it ended: {_text(run.result.ending)}</p></div></section>'
     )
+
+
+def _checks(run):
+    """Say whether the model fits, which is another question than whether its posterior is right."""
+    if run.model_light is None:
+        return ""
+    items = "".join(
+        f'<li class="{check["level"]}"><span class="lamp" role="img" aria-label="{check["level"]}"></span><div>'
+        f"<p>{_text(sentence(check['text']))}</p>"
+        + "".join(f'<p class="try">Try {_text(remedy.removesuffix("."))}.</p>' for remedy in check["try"])
+        + "</div></li>"
+        for check in run.checks
+    )
+    chart = ""
+    if run.predictive is not None:
+        hint = "Grey: the rows of the table. Blue: how many the model expects, with 90% of the data sets drawn from it."
+        chart = _chart("predictive", "The table, and data drawn from the model", hint, classes="chart")
+    heading = MODEL_WORDS[run.model_light].removeprefix("model: ")
+    heading = sentence(heading).removesuffix(".")
+    return (
+        f'<section id="checks" class="card"><p class="kicker">The model</p><h2>{heading}</h2>'
+        f'<ul class="checks">{items}</ul>{chart}</section>'
+    )
+
+
+def _model(run):
+    if not isinstance(run.estimator, FormulaFit):
+        return ""
+    lines = "".join(f"<li>{_text(line)}</li>" for line in in_words(run.estimator))
+    formulas = "\n".join(run.problem.formulas)
+    return _section("words", "The model in words", f"<pre>{_text(formulas)}</pre><ul>{lines}</ul>")
+
+
+def _effects(run):
+    fitted = run.estimator
+    if not isinstance(fitted, FormulaFit):
+        return ""
+    sections = ""
+    if fitted.target.effects():
+        hint = (
+            "The mean along each predictor with its central 90%; other numbers are at their mean, text is at its most "
+            "frequent value, and groups are left out."
+        )
+        sections += _section(
+            "effects-section",
+            "Effects of predictors",
+            f'<p class="hint">{hint}</p><div id="effects" class="columns"></div>',
+        )
+    if fitted.target.regression.group_names():
+        hint = "How far each level is from the mean of all. Dot: mean; thick line: central 50%; thin line: central 90%."
+        sections += _section(
+            "groups-section", "Effects of groups", f'<p class="hint">{hint}</p><div id="groups" class="columns"></div>'
+        )
+    return sections
 
 
 def _cards(run):
@@ -102,31 +163,36 @@ def _notes(run):
 def _about_units(run):
     if run.problem.hidden:
         what = "Single weights of a network mean little; look at the predictions."
-    elif run.problem.response.kind == "numbers":
-        what = f"How much {_text(run.problem.response.name)} changes when a feature grows by one standard deviation."
-    elif run.problem.response.kind == "counts":
-        what = "How much the logarithm of the mean changes when a feature grows by one standard deviation."
-    elif len(run.problem.response.labels) == 2:
-        second = _text(run.problem.response.labels[1])
-        what = f"How much the log-odds of “{second}” change when a feature grows by one standard deviation."
+    elif isinstance(run.problem, FormulaProblem):
+        what = f"Effects on {_text(about_effects(run))}, per unit of the table."
     else:
-        what = "How much the score of a class changes when a feature grows by one standard deviation."
-    categories = [column for column in run.problem.features.columns if not isinstance(column, Number)]
-    if categories and not run.problem.hidden:
-        what += (
-            " A category is compared with the most frequent one in its column. The intercept is for the average row."
+        what = (
+            f"How much {_text(about_effects(run))} changes when a number grows by a standard deviation, or from 0 to 1."
         )
+        if not all(isinstance(column, Number) for column in run.problem.features.columns):
+            what += " A category is compared with the most frequent one in its column."
+        what += " The intercept is for the average row. The table has effects per unit too."
     return f'<p class="hint">{what} Dot: mean; thick line: central 50%; thin line: central 90%.</p>'
 
 
 def _table_of_parameters(run):
     parameters = run.parameters().clearest_first()
-    low, middle, high = parameters.quantiles((0.05, 0.5, 0.95))
+    columns = [parameters.mean, parameters.sd, *parameters.quantiles((0.05, 0.5, 0.95))]
+    names = ["", "mean", "sd", "5%", "50%", "95%"]
+    cells = [[number(value) for value in row] for row in zip(*columns, strict=True)]
+    if isinstance(run.estimator, FormulaFit):
+        names.append("prior")
+        texts = run.estimator.prior_texts()
+        cells = [[*row, texts[name]] for name, row in zip(parameters.names, cells, strict=True)]
+    elif not run.problem.hidden:
+        names.append("mean per unit")
+        per_unit = parameters.mean * parameters.per_unit
+        cells = [[*row, number(value)] for row, value in zip(cells, per_unit, strict=True)]
     rows = "".join(
-        f'<tr><th scope="row">{_text(name)}</th>' + "".join(f"<td>{number(value)}</td>" for value in values) + "</tr>"
-        for name, *values in zip(parameters.names, parameters.mean, parameters.sd, low, middle, high, strict=True)
+        f'<tr><th scope="row">{_text(name)}</th>' + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>"
+        for name, row in zip(parameters.names, cells, strict=True)
     )
-    head = "".join(f'<th scope="col">{name}</th>' for name in ("", "mean", "sd", "5%", "50%", "95%"))
+    head = "".join(f'<th scope="col">{name}</th>' for name in names)
     return (
         f'<details><summary>All {len(parameters.names):,} parameters as a table</summary><div class="scroll"><table>'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></details>"
@@ -154,10 +220,11 @@ def _motion(run):
 
 
 def _held_out(run):
-    if run.evaluation is None:
+    if run.evaluation is None or "calibration" not in run.evaluation:  # of censored times there is none
         return ""
-    if run.problem.response.kind == "classes":
-        first = '<div id="probabilities" class="chart"></div>' if len(run.problem.response.labels) == 2 else ""
+    kind, labels = kind_and_labels(run)
+    if kind == "classes":
+        first = '<div id="probabilities" class="chart"></div>' if len(labels) == 2 else ""
         charts = f'{first}<div id="calibration" class="chart"></div><div id="confusion"></div>'
         hint = "Predicted probabilities and what came true, for rows that the fit has not seen."
     else:
@@ -179,18 +246,26 @@ def _repeat(run):
         f"<td>{_text('all rows' if value is None else value)}</td></tr>"
         for name, value in rows
     )
-    features = run.problem.features
-    sds = iter(run.estimator.scale_[features.are_numbers])
-    columns = "".join(f"<tr>{_column(column, sds)}</tr>" for column in features.columns)
     return _section(
         "repeat",
         "How to repeat it",
         f'<pre id="command">{_text(run.command)}</pre>',
         f'<details open><summary>Settings, data and versions</summary><div class="scroll"><table>{cells}</table></div>'
         "</details>",
+        _columns(run),
+    )
+
+
+def _columns(run):
+    if isinstance(run.problem, FormulaProblem):
+        return ""
+    features = run.problem.features
+    sds = iter(run.estimator.scale_[features.are_numbers])
+    columns = "".join(f"<tr>{_column(column, sds)}</tr>" for column in features.columns)
+    return (
         '<details><summary>How each column was used</summary><div class="scroll"><table><thead><tr>'
         '<th scope="col">column</th><th scope="col">used as</th></tr></thead><tbody>'
-        f"{columns}</tbody></table></div></details>",
+        f"{columns}</tbody></table></div></details>"
     )
 
 

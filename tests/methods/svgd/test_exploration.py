@@ -133,7 +133,8 @@ def test_the_warm_up_finds_the_spread():
     assert np.all((ratios > 0.6) & (ratios < 1.6))
 
 
-@pytest.mark.parametrize("num_steps", [1000, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("num_steps", [1000, 3000])
 def test_the_tail_of_eight_schools(num_steps):
     """One particle decides much of the sd of tau; the trajectory knows it. 40,000 draws of NUTS: 0.79 and 1.187."""
     start = jax.random.normal(jax.random.key(0), (100, 10)).at[:3, 1].set(7.0)  # three with tau = 1,100

@@ -73,7 +73,8 @@ def test_a_mode_without_mass_counts_for_nothing():
     assert np.all(modes.evenly()[:, 0] < 6)
 
 
-@pytest.mark.parametrize("dim", [2, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("dim", [2, 10])
 def test_two_modes_eight_sds_apart(dim):
     """A third of the mass is on the left, where the start has more than half of the particles."""
 

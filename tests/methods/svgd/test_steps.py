@@ -37,7 +37,7 @@ def test_optimisers_that_need_parameters_see_the_points():
 
 def test_what_is_no_step_rule_is_refused():
     with pytest.raises(TypeError, match=r"optax\.adam"):
-        sf.SVGD(optimizer=0.1)  # pyright: ignore[reportArgumentType]
+        sf.SVGD(optimizer=0.1)
 
 
 def at(step, num_steps=100):

@@ -1,0 +1,110 @@
+"""What `steinflow fit` prints: parameters, metrics, the verdict on the inference, and the checks of the model."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.text import Text
+
+from steinflow.cli import console
+from steinflow.results.summary import number
+from steinflow.tables.advice import advice
+from steinflow.tables.effects import about_effects
+from steinflow.tables.formula_problems import FormulaFit
+from steinflow.tables.parameters import Parameters
+from steinflow.tables.runs import Run
+from steinflow.tables.tables import shown
+
+_SHOWN_PARAMETERS = 15
+_QUANTILES = (0.05, 0.5, 0.95)
+
+
+def print_run(run: Run, folder: Path) -> None:
+    """Print parameters, metrics on held-out rows, verdict and checks, and what to do next."""
+    console.out.print()
+    console.out.print(_parameters(run))
+    console.print_metrics("On {} held-out rows", run.evaluation)
+    console.out.print()
+    console.print_verdict(run)
+    console.print_checks(run)
+    info, command = run.result.info, f"steinflow {{}} {shlex.quote(str(folder))}"
+    lines = [
+        f"\n{len(run.result):,} particles, {info['num_steps']:,} steps of {run.settings['method']} in "
+        f"{info['seconds']:.1f} s. The run is in {folder}\n",
+        Text.assemble("See it:      ", (command.format("report"), "bold")),
+        Text.assemble("Predict:     ", (command.format("predict") + " NEW.csv", "bold")),
+    ]
+    for line in lines:
+        console.out.print(Text(line) if isinstance(line, str) else line, soft_wrap=True)
+
+
+def summary_of(run: Run, folder: Path) -> dict[str, Any]:
+    """Return a run as plain values for scripts."""
+    verdict = run.result.verdict
+    return {
+        "run": str(folder),
+        "model": run.problem.model,
+        "verdict": {
+            "light": run.light,
+            "level": verdict.level,
+            "reasons": verdict.reasons,
+            "remedies": advice(run),
+        },
+        "model_checks": {"light": run.model_light, "checks": run.checks},
+        "outcome": run.result.outcome.value,
+        "ending": run.result.ending.message,
+        "ksd": run.result.ksd,
+        "dispersion": float(np.median(run.result.dispersion)),
+        "seconds": run.result.info["seconds"],
+        "settings": run.settings,
+        "data": run.data,
+        "held_out": run.evaluation,
+        "effects_on": about_effects(run),
+        "parameters": _numbers(run.parameters()),
+        **({"group_effects": _numbers(run.estimator.effects())} if isinstance(run.estimator, FormulaFit) else {}),
+        "notes": run.notes,
+    }
+
+
+def _numbers(parameters: Parameters):
+    quantiles = dict(zip(("5%", "50%", "95%"), parameters.quantiles(_QUANTILES), strict=True))
+    columns = {"mean": parameters.mean, "sd": parameters.sd, **quantiles}
+    columns["mean_per_unit"] = parameters.mean * parameters.per_unit
+    rows = zip(*columns.values(), strict=True)
+    found = (dict(zip(columns, map(float, row), strict=True)) for row in rows)
+    return dict(zip(parameters.names, found, strict=True))
+
+
+def _parameters(run):
+    if isinstance(run.estimator, FormulaFit):
+        return _with_priors(run.estimator, about_effects(run))
+    parameters = run.parameters().clearest_first()
+    rows = _rows(parameters.coefficients(_SHOWN_PARAMETERS)) + _rows(parameters.others())
+    more = parameters.num_coefficients - _SHOWN_PARAMETERS
+    title = f"Effects on {shown(about_effects(run))}, the clearest first"
+    title += f" ({more} more in the report)" if more > 0 else ""
+    per = "" if run.problem.hidden else "per sd or category"
+    units = [
+        number(mean * factor) if 0 < k < parameters.num_coefficients or (k == 0 and parameters.num_coefficients) else ""
+        for k, (mean, factor) in enumerate(zip(parameters.mean, parameters.per_unit, strict=True))
+    ]
+    del units[_SHOWN_PARAMETERS : parameters.num_coefficients]
+    rows = [[*row, unit] for row, unit in zip(rows, units, strict=True)]
+    return console.table(title, [per, "mean", "sd", "5%", "95%", "mean per unit"], rows)
+
+
+def _with_priors(fitted, what):
+    """Return the parameters of a formula in the units of the table, each beside its prior."""
+    parameters, texts = fitted.parameters(), fitted.prior_texts()
+    rows = [[name, *cells, texts[name]] for name, *cells in _rows(parameters)]
+    more = len(fitted.effects().names)
+    title = f"Effects on {shown(what)}, per unit of the table" + (
+        f" ({more} effects of groups are in --json and in the report)" if more else ""
+    )
+    return console.table(title, ["", "mean", "sd", "5%", "95%", "prior"], rows)
+
+
+def _rows(parameters):
+    columns = zip(parameters.mean, parameters.sd, *parameters.quantiles((0.05, 0.95)), strict=True)
+    return [[name, *map(number, row)] for name, row in zip(parameters.names, columns, strict=True)]

@@ -1,0 +1,149 @@
+"""What many runs compute together, compiled: their starts, their steps, and the posteriors at the end."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from steinflow.devices.compilation import compiled, split
+from steinflow.inference.compiled import strongly_typed
+from steinflow.inference.plan import Plan
+from steinflow.inference.views import View, viewed
+from steinflow.methods.base import Method, Time
+from steinflow.targets.flat import FlatTarget, prior_draws
+from steinflow.targets.varied import Varied
+from steinflow.typing import Array, Params, PRNGKeyArray, PyTree
+
+
+class Runs(eqx.Module):
+    """What all runs have in common: the method, how a target is made, and the structure of its particles."""
+
+    method: Method
+    make: Callable
+    unravel: Callable = eqx.field(static=True)
+    dim: int = eqx.field(static=True)
+    num_steps: Array
+    key_kind: str = eqx.field(static=True)  # of random keys, which are kept as plain numbers
+
+    def key(self, numbers: Array) -> PRNGKeyArray:
+        """Return the random key that these numbers are."""
+        return jax.random.wrap_key_data(numbers, impl=self.key_kind)
+
+    def target(self, item: PyTree) -> FlatTarget:
+        """Return the target of one item."""
+        return FlatTarget(Varied(self.make, item), self.unravel, self.dim)
+
+
+class Block(eqx.Module):
+    """Runs that are advanced together; every leaf has a leading axis of runs.
+
+    Attributes:
+        items: what the target of each is made from.
+        keys: the random numbers of the steps of each.
+        states: of the method.
+        steps: how many are done; runs that were left over from other blocks have done more than others.
+    """
+
+    items: PyTree
+    keys: Array | np.ndarray
+    states: Any
+    steps: np.ndarray
+
+    def at(self, rows: np.ndarray) -> "Block":
+        """Return some of the runs, by NumPy: JAX would compile an operation for every number of them."""
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[rows], self)
+
+    @classmethod
+    def of(cls, blocks: "list[Block]") -> "Block":
+        """Return the runs of several blocks as one."""
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *blocks)
+
+
+class BlockRun:
+    """Runs of one shape, compiled.
+
+    Args:
+        runs: what they have in common.
+        num_steps: of each.
+    """
+
+    def __init__(self, runs: Runs, num_steps: int):
+        self.runs, self._num_steps = runs, num_steps
+        self._parts = split(runs)
+
+    def drawn(self, items: PyTree, num_particles: int, keys: np.ndarray) -> Array:
+        """Return particles from the prior of every target, as rows of a matrix each."""
+        return _drawn(*self._parts, num_particles, items, keys)
+
+    def unconstrained(self, items: PyTree, particles: Params) -> Array:
+        """Return the user's particles as rows of a matrix for every target."""
+        return _unconstrained(*self._parts, items, particles)
+
+    def start(self, items: PyTree, particles: Array, init_keys: np.ndarray, run_keys: np.ndarray) -> Block:
+        """Return runs that have not made a step."""
+        states = _start(*self._parts, self._num_steps, items, particles, init_keys)
+        return Block(items, run_keys, states, np.zeros(len(run_keys), np.int32))
+
+    def advance(self, block: Block, count: int) -> Block:
+        """Return the runs after `count` more steps."""
+        states = jax.block_until_ready(_advance(*self._parts, block, np.int32(count)))
+        return Block(block.items, block.keys, states, block.steps + np.int32(count))
+
+    def view(self, items: PyTree, states: Any) -> View:
+        """Return the posteriors that states represent."""
+        return jax.tree.map(np.asarray, _view(*self._parts, items, states))
+
+    def step_memory(self, block: Block) -> int:
+        """Return the bytes that a step takes beside its arguments."""
+        statistics = _advance.jitted.lower(*self._parts, block, np.int32(0)).compile().memory_analysis()
+        return 0 if statistics is None else statistics.temp_size_in_bytes + statistics.output_size_in_bytes
+
+
+@compiled(static=(2,))
+def _drawn(runs, num_particles, items, keys):
+    def one(item, key):
+        return jax.vmap(lambda x: ravel_pytree(x)[0])(
+            prior_draws(Varied(runs.make, item), num_particles, runs.key(key))
+        )
+
+    return jax.vmap(one)(items, keys)
+
+
+@compiled()
+def _unconstrained(runs, items, particles):
+    return jax.vmap(lambda item, particles: runs.target(item).from_user(particles))(items, particles)
+
+
+@compiled(static=(2,))
+def _start(runs, num_steps, items, particles, keys):
+    def one(item, particles, key):
+        return strongly_typed(runs.method.init(runs.target(item), particles, num_steps=num_steps, key=runs.key(key)))
+
+    return jax.vmap(one)(items, particles, keys)
+
+
+@compiled()
+def _advance(runs, block, count):
+    def one(item, key, state, step):
+        time = Time(step, runs.num_steps)
+        return runs.method.step(runs.target(item), state, None, time=time, key=jax.random.fold_in(runs.key(key), step))
+
+    def body(made, states):
+        return jax.vmap(one)(block.items, block.keys, states, block.steps + made)
+
+    return jax.lax.fori_loop(0, count, body, block.states)
+
+
+@compiled()
+def _view(runs, items, states):
+    key = jax.random.key(0)
+
+    def one(item, state):
+        plan = Plan(runs.method, runs.target(item), {}, runs.num_steps, key, key)
+        return viewed(plan, state, jnp.zeros(1, jnp.int32), None, None)
+
+    return jax.vmap(one)(items, states)

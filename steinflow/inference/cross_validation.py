@@ -1,0 +1,97 @@
+"""Cross-validation: the log density of rows that were left out, all folds fitted at once."""
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from steinflow.devices.keys import as_key, split_key
+from steinflow.inference.defaults import default_num_particles
+from steinflow.inference.many import fit_many
+from steinflow.methods.base import Method
+from steinflow.results.cross_validation import CrossValidation
+from steinflow.targets.base import Target
+from steinflow.typing import PRNGKeyArray
+
+
+def cross_validate(
+    target: Target,
+    folds: int | Sequence | np.ndarray = 10,
+    method: Method | None = None,
+    *,
+    num_particles: int | None = None,
+    num_steps: int | None = None,
+    key: int | PRNGKeyArray = 0,
+    progress: bool = True,
+) -> CrossValidation:
+    """Fit a model without each part of its rows, all at once, and say how well it foretells them.
+
+    Args:
+        target: `sf.Posterior`, one of `sf.models` or a model by formula, with its prior and its data in memory.
+        folds: into how many parts of random rows, or the part of every row: with a column of groups, each group is left
+            out once.
+        method: how to infer, as for `sf.fit`.
+        num_particles: of each run, as for `sf.fit`.
+        num_steps: of each run, as for `sf.fit`.
+        key: an int or a JAX key.
+        progress: show a bar.
+
+    Returns:
+        The log density of every row by the posterior that has not seen it, and their sum with its standard error.
+
+    Raises:
+        ValueError: if the target's rows cannot be left out, or the parts do not fit its rows.
+
+    Example:
+        ```python
+        cross_validation = sf.cross_validate(sf.models.LinearRegression(X, y), 5)
+        print(cross_validation)
+        ```
+    """
+    if target.data is None or target.observations is None:
+        raise ValueError("Cross-validation leaves rows out: it needs a target with rows, such as sf.Posterior.")
+    fold_key, prior_key, fit_key = split_key(as_key(key), 3)
+    labels, parts = _parts(folds, target.data.num_rows, fold_key)
+    number = num_particles or default_num_particles(target)
+    start = jax.vmap(target.sample_prior)(jax.random.split(prior_key, number))
+    weights = (parts != np.arange(len(labels))[:, None]).astype(np.float32)
+    posteriors = fit_many(
+        target.weighted,
+        weights,
+        method,
+        particles=jax.tree.map(lambda leaf: np.broadcast_to(leaf, (len(labels), *leaf.shape)), start),
+        num_steps=num_steps,
+        names=labels,
+        key=fit_key,
+        progress=progress,
+    )
+    found = np.full(len(parts), np.nan)
+    for k, result in enumerate(posteriors):
+        out, log_likelihoods = parts == k, target.observations.log_likelihoods(result.particles).values()
+        by_row = [np.reshape(values, (len(result), len(parts), -1)).sum(axis=2) for values in log_likelihoods]
+        found[out] = _log_mean(np.sum(by_row, axis=0, dtype=float)[:, out], result.probabilities)
+    return CrossValidation(found, parts, posteriors)
+
+
+def _log_mean(values, weights):
+    from scipy.special import logsumexp
+
+    return logsumexp(values, axis=0, b=weights[:, None])
+
+
+def _parts(folds, num_rows: int, key: PRNGKeyArray) -> tuple[list[str], np.ndarray]:
+    """Return the names of the parts, and the number of the part of every row."""
+    if isinstance(folds, int | np.integer):
+        if not 2 <= folds <= num_rows:
+            raise ValueError(f"folds is between 2 and the {num_rows} rows, or the part of every row; got {folds}.")
+        order = np.asarray(jax.random.permutation(key, num_rows))
+        parts = np.empty(num_rows, int)
+        parts[order] = np.arange(num_rows) % int(folds)
+        return list(map(str, range(int(folds)))), parts
+    given = np.asarray(folds)
+    if given.shape != (num_rows,):
+        raise ValueError(f"folds needs one entry for each of the {num_rows} rows; got shape {given.shape}.")
+    labels, parts = np.unique(given, return_inverse=True)
+    if len(labels) < 2:
+        raise ValueError("folds has one part only: without it there is nothing to fit.")
+    return list(map(str, labels)), parts

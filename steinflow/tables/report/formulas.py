@@ -1,0 +1,105 @@
+"""What a report says of a formula: its model in words, the effects of its predictors, and those of its groups."""
+
+from typing import Any
+
+import numpy as np
+
+from steinflow.results.curves import effect_of
+from steinflow.results.summary import weighted_quantiles
+from steinflow.tables.formula_problems import FormulaFit
+from steinflow.tables.report.numbers import plain_numbers
+
+_MOST_EFFECTS = 12
+_MOST_LEVELS = 40
+
+
+def effects_of(fitted: FormulaFit) -> list[dict[str, Any]]:
+    """Return the effects of the predictors, one for every plot."""
+    found = []
+    for names in fitted.target.effects()[:_MOST_EFFECTS]:
+        effect = effect_of(fitted.result_, names)
+        curves = [
+            {
+                "label": curve.label,
+                "x": plain_numbers(curve.x),
+                "low": plain_numbers(curve.low),
+                "middle": plain_numbers(curve.middle),
+                "high": plain_numbers(curve.high),
+            }
+            for curve in effect.curves
+        ]
+        first, *others = effect.names
+        second = others[0] if others and not effect.of_classes else None
+        levels = None if effect.levels is None else list(effect.levels)
+        found.append(
+            {
+                "first": first,
+                "second": second,
+                "levels": levels,
+                "response": effect.response,
+                "curves": curves,
+            }
+        )
+    return found
+
+
+def groups_of(fitted: FormulaFit) -> list[dict[str, Any]]:
+    """Return the effects of groups, sorted, one for every plot; of very many the smallest and the largest."""
+    result, labels, found = fitted.result_, fitted.target.observations.labels(), []
+    for term in fitted.target.regression.group_names():
+        values = np.asarray(result.particles[term], float)
+        if values.ndim != 2:
+            continue
+        mean = result.probabilities @ values
+        order, title = np.argsort(-mean), term
+        if len(order) > _MOST_LEVELS:
+            half = _MOST_LEVELS // 2
+            title = f"{term}: the {half} largest and {half} smallest of {len(order):,}"
+            order = np.concatenate([order[:half], order[-half:]])
+        names = [str(name) for name in labels.coords[str(labels.dims[term][0])]]
+        quantiles = weighted_quantiles(values, result.probabilities, (0.05, 0.25, 0.5, 0.75, 0.95))
+        sd = np.sqrt(result.probabilities @ (values - mean) ** 2)
+        found.append(
+            {
+                "title": title,
+                "names": [names[k] for k in order],
+                "mean": plain_numbers(mean[order]),
+                "sd": plain_numbers(sd[order]),
+                "quantiles": [plain_numbers(column) for column in quantiles.T[order]],
+            }
+        )
+    return found
+
+
+def in_words(fitted: FormulaFit) -> list[str]:
+    """Return the model as sentences."""
+    target = fitted.target
+    regression, design = target.regression, target.about.designs["mu"]
+    family, link = regression.family, regression.link
+    lines = [
+        f"{target.about.response.name} follows a distribution of the family {family.name}; its mean"
+        + (" is" if link == "identity" else f", on the scale of the link {link}, is")
+        + " a sum of effects."
+    ]
+    terms = [term.name for term in design.common]
+    if terms:
+        lines.append(f"Effects that are the same in all rows: {', '.join(terms)}.")
+    for block, levels in zip(regression.predictors["mu"].blocks, design.levels, strict=True):
+        names = ", ".join(term.name.split("|")[0] for term in block.terms).replace("1", "intercept", 1)
+        how = "correlated normal" if block.correlated else "normal"
+        lines.append(
+            f"Each of {len(levels):,} levels of {block.factor} has its own {names}, drawn from a {how} distribution."
+        )
+    if design.offsets:
+        lines.append(f"Terms with the slope 1: {', '.join(term.name for term in design.offsets)}.")
+    for name in regression.predictors:
+        if name != "mu":
+            lines.append(f"The parameter {name} depends on predictors of its own.")
+    own = set(fitted.problem.priors)
+    lines.append(
+        "Priors are in the table of parameters; "
+        + (f"those of {', '.join(sorted(own))} were given, the others are" if own else "they are")
+        + " weakly informative and scaled to the data. The intercept has a prior of its own, at the means of the "
+        "predictors."
+    )
+    return lines

@@ -1,0 +1,88 @@
+// ---- what the model says: effects of predictors and groups, and new data beside those observed ----
+
+const colors = ["a", "b", "c", "d", "e", "f", "g"];
+
+function effects() {
+  const box = byId("effects");
+  if (!box) return;
+  const cells = data.effects.map((_, k) => Object.assign(html("div", undefined, "chart"), { id: `effect-${k}` }));
+  box.replaceChildren(...cells); // all of them, so that each has its width before it is drawn
+  data.effects.forEach((effect, k) => {
+    drawEffect(cells[k], effect);
+    if (effect.curves.length > 1) cells[k].append(legend(effect));
+  });
+}
+
+function legend(effect) {
+  const box = html("p", undefined, "legend");
+  if (effect.second) box.append(html("span", `${effect.second}:`));
+  effect.curves.forEach((curve, i) => {
+    const entry = html("span", undefined, `color-${colors[i % colors.length]}`);
+    entry.append(html("i"), html("span", curve.label));
+    box.append(entry);
+  });
+  return box;
+}
+
+function drawEffect(cell, effect) {
+  const all = effect.curves.flatMap((curve) => [...curve.low, ...curve.high]);
+  const x = effect.levels ? [-0.5, effect.levels.length - 0.5] : extent(effect.curves[0].x, 0.02);
+  const room = (cell.clientWidth - 60) / Math.max(1, (effect.levels || []).length);
+  const plot = axes(cell, {
+    height: 250, x, y: extent(all), title: short(effect.response, cell.clientWidth / 9), xLabel: effect.first,
+    ...(effect.levels ? { xTicks: effect.levels.map((_, i) => i), xFormat: (i) => short(effect.levels[i], room / 7) } : {}),
+  });
+  const at = (curve, i) => {
+    const where = effect.levels ? effect.levels[curve.x[i]] : number(curve.x[i]);
+    return `${effect.first}: ${where}${curve.label === null ? "" : `\n${curve.label}`}\n${number(curve.middle[i])}\n90%: ${number(curve.low[i])} to ${number(curve.high[i])}`;
+  };
+  effect.curves.forEach((curve, k) => {
+    const color = `color-${colors[k % colors.length]}`, shift = effect.levels ? 0.12 * (k - (effect.curves.length - 1) / 2) : 0;
+    const xs = curve.x.map((v) => plot.x(v + shift));
+    if (!effect.levels) {
+      const back = (values) => [...values].reverse();
+      draw(plot.inside, "path", { d: `${path([...xs, ...back(xs)], [...curve.low.map(plot.y), ...back(curve.high.map(plot.y))])}Z`, class: `ribbon ${color}` });
+      draw(plot.inside, "path", { d: path(xs, curve.middle.map(plot.y)), class: `curve ${color}` });
+      const step = xs.length > 1 ? Math.abs(xs[1] - xs[0]) : 10;
+      xs.forEach((x, i) => explain(draw(plot.svg, "rect", { x: x - step / 2, width: step, y: plot.y(curve.high[i]) - 4, height: plot.y(curve.low[i]) - plot.y(curve.high[i]) + 8, class: "hit" }), () => at(curve, i)));
+      return;
+    }
+    xs.forEach((x, i) => {
+      draw(plot.inside, "line", { x1: x, x2: x, y1: plot.y(curve.low[i]), y2: plot.y(curve.high[i]), class: `curve ${color}` });
+      explain(draw(plot.inside, "circle", { cx: x, cy: plot.y(curve.middle[i]), r: 5, class: `mark ${color}` }), () => at(curve, i));
+    });
+  });
+}
+
+function groups() {
+  const box = byId("groups");
+  if (!box) return;
+  const charts = data.groups.map((_, k) => Object.assign(html("div", undefined, "chart"), { id: `group-${k}` }));
+  box.replaceChildren(...data.groups.map((group, k) => {
+    const cell = html("div");
+    cell.append(html("p", group.title, "cell-name"), charts[k]);
+    return cell;
+  }));
+  data.groups.forEach((group, k) => drawForest(charts[k], group));
+}
+
+function predictive() {
+  const box = byId("predictive"), shown = data.predictive;
+  if (!box || !shown) return;
+  // On the scale of square roots, where counts scatter about as much in tall bars as in low ones.
+  const root = Math.sqrt, { edges, observed, low, middle, high } = shown;
+  const isCount = shown.kind === "counts", most = Math.max(...observed, ...high);
+  const plot = axes(box, {
+    height: 300, x: [edges[0], edges[edges.length - 1]], y: [0, root(most) * 1.06], xLabel: data.target, title: "Number of rows",
+    yTicks: ticks([0, most], 5).map(root), yFormat: (v) => number(Math.round(v * v)),
+    ...(isCount ? { xTicks: ticks([Math.ceil(edges[0]), Math.floor(edges[edges.length - 1])], 8).filter(Number.isInteger) } : {}),
+  });
+  observed.forEach((count, i) => {
+    const x0 = plot.x(edges[i]), x1 = plot.x(edges[i + 1]), middleX = (x0 + x1) / 2;
+    draw(plot.inside, "rect", { x: x0 + 0.5, width: Math.max(0.5, x1 - x0 - 1), y: plot.y(root(count)), height: plot.y(0) - plot.y(root(count)), class: "seen" });
+    draw(plot.inside, "line", { x1: middleX, x2: middleX, y1: plot.y(root(low[i])), y2: plot.y(root(high[i])), class: "curve color-a" });
+    draw(plot.inside, "circle", { cx: middleX, cy: plot.y(root(middle[i])), r: Math.min(3.5, Math.max(1.5, (x1 - x0) / 4)), class: "mark color-a" });
+    const where = isCount ? String(Math.round((edges[i] + edges[i + 1]) / 2)) : `${number(edges[i])} to ${number(edges[i + 1])}`;
+    explain(draw(plot.svg, "rect", { x: x0, width: x1 - x0, y: plot.top, height: plot.height - plot.top - plot.bottom, class: "hit" }), () => `${where}: ${count} rows\nthe model expects ${number(middle[i])}, 90%: ${number(low[i])} to ${number(high[i])}`);
+  });
+}

@@ -1,0 +1,40 @@
+"""Remarks about codes that became slopes, and about collinear columns."""
+
+import numpy as np
+import pandas
+import pytest
+
+from steinflow.tables.remarks import about_codes, about_collinear
+
+RNG = np.random.default_rng(0)
+CODES = RNG.integers(300, 320, 200)
+EFFECTS = RNG.normal(size=400)[CODES]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "y", "expected"),
+    [
+        ("subject", RNG.integers(1, 20, 200), RNG.normal(size=200), True),
+        ("ZipCode", RNG.integers(10_000, 10_020, 200), None, True),
+        ("provider", CODES, EFFECTS + 0.5 * RNG.normal(size=200), True),
+        ("height", CODES, 0.1 * CODES + RNG.normal(size=200), False),  # a slope is right
+        ("year", CODES + 1700, EFFECTS, False),
+        ("age", RNG.integers(20, 60, 200), RNG.normal(size=200), False),
+        ("subject", RNG.normal(size=200), RNG.normal(size=200), False),
+        ("group", RNG.integers(0, 2, 200), RNG.normal(size=200), False),
+    ],
+)
+def test_codes_are_noticed_by_name_or_by_what_they_do(name, values, y, expected):
+    remarks = about_codes(pandas.DataFrame({name: values}), None if y is None else pandas.Series(y))
+    assert bool(remarks) == expected
+    if expected:
+        assert f"--categorical {name}" in remarks[0]
+
+
+def test_collinear_features():
+    a, b = RNG.normal(size=(2, 50))
+    assert about_collinear(np.stack([a, b], axis=1), ["a", "b"]) == []
+    [remark] = about_collinear(np.stack([a, 2 * a + 1, b], axis=1), ["a", "twice a", "b"])
+    assert "'a', 'twice a'" in remark
+    assert "'b'" not in remark
+    assert "60 features for 50 rows" in about_collinear(RNG.normal(size=(50, 60)), ["x"] * 60)[0]
