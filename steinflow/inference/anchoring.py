@@ -87,7 +87,7 @@ class Anchoring:
         wanted = batch_size * (plain / _WANTED_ERROR) ** 2
         wanted = int(np.clip(wanted, batch_size, all_rows)) if wanted < _NEARLY_ALL * all_rows else all_rows
         allowed = 1 + _BUDGET * step * self._num_particles * batch_size / all_rows
-        outrun = num_rows == all_rows and wanted == all_rows  # the cloud leaves every anchor behind: passes are in vain
+        outrun = np.isinf(offset) and num_rows == wanted == all_rows  # a point on its way leaves every anchor behind
         if stale and np.isfinite(plain) and passes + wanted / all_rows <= allowed:
             anchor, passed = self._moved(found.center, wanted, step)
             if passed > 1:

@@ -77,7 +77,7 @@ class Noise(eqx.Module):
         noise: what is left of the noise with the anchor that there is.
         plain: the noise without.
         offset: the part of `noise` that comes from the distance between anchor and centre, relative to the part that
-            comes from the width of the cloud: their squared ratio.
+            comes from the width of the cloud: their squared ratio; infinite where the cloud is one point.
     """
 
     center: Point
@@ -133,6 +133,8 @@ def noise_of(plan: Plan, state: Any, step: Array, block: Block | None, anchor: A
     noise, plain = (_in_sds(draws, found.scores, jnp.nan_to_num(part)) for part in (found.noise, found.plain))
     shift, shape = _mean(draws, noise), noise - _mean(draws, noise)
     offset = jnp.mean(shift**2) / jnp.maximum(jnp.mean(_mean(draws, shape**2)), jnp.finfo(shift.dtype).tiny)
+    if len(draws.particles) == 1:  # without a spread there is nothing to compare with
+        offset = jnp.full_like(offset, jnp.inf)
     left, without = (jnp.sqrt(jnp.mean(values**2)) for values in (shift, _mean(draws, plain)))
     return sharding.same_everywhere(Noise(_mean(draws, draws.particles), left, without, offset))
 

@@ -122,6 +122,12 @@ def test_a_resumed_run_has_its_anchor(tmp_path):
     assert resumed.info["passes"] == undisturbed.info["passes"] > 0
 
 
+def test_a_single_point_does_not_read_all_rows_all_the_time():
+    result = fit(method=sf.MAP(), num_steps=1000)
+    assert np.max(np.abs(result.particles[0] - MEAN) / SD) < 0.05
+    assert result.info["passes"] < 25  # a pass at every look would be 60
+
+
 class FlakyLoader(Loader):
     """Fails in the middle of one of its passes."""
 
