@@ -67,7 +67,7 @@ class Minibatched:
         from pytensor.graph.rewriting.utils import rewrite_graph
 
         variable, value = self._rebuilt(rv, rows, given)
-        values = pm.logp(variable, value) * get_scaling(rv.owner.inputs[1:], value.shape)
+        values: Any = pm.logp(variable, value) * get_scaling(rv.owner.inputs[1:], value.shape)
         # Of a component only its shape is left, and without this JAX would meet its random state.
         return rewrite_graph(values, include=("ShapeOpt", "canonicalize"))
 
