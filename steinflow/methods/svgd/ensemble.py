@@ -11,6 +11,7 @@ those of all (Sommer et al., arXiv:2502.06335). A run has three parts:
 """
 
 import dataclasses
+import math
 from typing import Any
 
 import equinox as eqx
@@ -60,7 +61,7 @@ class Ensemble(Method):
     """
 
     reach: float = 10.0
-    exploration: Exploration = Microcanonical(energy_error=0.02, own_steps=True, first_step=1e-4)
+    exploration: Exploration = Microcanonical(0.02, total_error=math.inf, way=1.0, own_steps=True, first_step=1e-4)
 
     def __check_init__(self):
         if not self.reach > 0:

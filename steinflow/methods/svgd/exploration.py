@@ -100,10 +100,14 @@ class Microcanonical(Exploration):
 
     $$\dot x = u, \qquad \dot u = \frac{(I - u u^\top)\, s(x)}{d - 1},$$
 
-    then a little noise on the direction, which is forgotten after a way of $\sqrt d$. All particles share one step
-    size, which holds the variance of the energy's error, per step and dimension, at `energy_error`: where it is
-    smaller, the states are less biased and further correlated. The energy's change is taken from the scores at both
-    ends (the trapezoid rule, exact on Gaussians), so that no log density is needed, and no large ones are subtracted.
+    then a little noise on the direction, which is forgotten after a way of $3 \sqrt d$. One of $\sqrt d$ is best on a
+    Gaussian, but no metric straightens curved ridges and tails, along which a particle keeps its direction for longer.
+
+    All particles share one step size, which holds the variance of the energy's error, per step and dimension, at
+    `energy_error`: where it is smaller, the states are less biased and further correlated. A parameter on which all
+    others depend sees the errors of all dimensions together, whose variance is at most `total_error`. The energy's
+    change is taken from the scores at both ends (the trapezoid rule, exact on Gaussians), so that no log density is
+    needed, and no large ones are subtracted.
 
     Where the target is much more curved than elsewhere, as in the neck of a funnel, a particle takes shorter steps: its
     curvature is $\kappa = |\Delta s| / |\Delta x|$ along its last one, and where that is more than four times what is
@@ -112,12 +116,16 @@ class Microcanonical(Exploration):
 
     Args:
         energy_error: the variance of the error of energy per dimension; five times that in the warm-up.
+        total_error: that of all dimensions together, at most; from 500 dimensions on this is less.
+        way: after which a direction is forgotten, in units of sqrt(d).
         own_steps: every particle adapts its step by its own errors of energy, for particles in different modes, whose
             curvatures have nothing in common.
         first_step: the step size to begin with, in units of sqrt(d).
     """
 
     energy_error: float = 2e-4
+    total_error: float = 0.1
+    way: float = 3.0
     own_steps: bool = False
     first_step: float = 0.1
 
@@ -146,7 +154,7 @@ class Microcanonical(Exploration):
         error = gained + gained_then - 0.5 * sizes[:, 0] * jnp.sum(halfway * (before + there), axis=1)
 
         known = made & jnp.isfinite(error)[:, None]
-        wanted = self.energy_error * jnp.where(warming, 5.0, 1.0).astype(error.dtype)
+        wanted = min(self.energy_error, self.total_error / all_dims) * jnp.where(warming, 5.0, 1.0).astype(error.dtype)
         errors = jnp.minimum(jnp.where(known[:, 0], error, 0.0) ** 2 / all_dims, _STIFFEST * wanted)
         if self.own_steps:
             # The error of one move is mostly chance: a step that followed each would depend on where the particle is.
@@ -161,14 +169,14 @@ class Microcanonical(Exploration):
         directions = jnp.where(known, directions, -state.directions)  # who cannot go on turns round, and goes slower
         own_sizes = jnp.where(known, own_sizes, 0.5 * state.own_sizes)
         added = jnp.where(known, added, state.added)
-        longest = jnp.asarray(all_dims**0.5, sizes.dtype)  # after which a direction is forgotten
+        longest = jnp.asarray(all_dims**0.5, sizes.dtype)  # the radius of a Gaussian as wide as the cloud
         after = MicrocanonicalState(
             directions,
             added,
             jnp.minimum(shared_size, longest),
             jnp.minimum(own_sizes, longest / shared_size) if self.own_steps else own_sizes,
         )
-        noise = jnp.sqrt((jnp.exp(2 * after.sizes / all_dims**0.5) - 1) / all_dims)
+        noise = jnp.sqrt((jnp.exp(2 * after.sizes / (self.way * all_dims**0.5)) - 1) / all_dims)
         directions = _unit(directions + noise * normal(key, directions.shape, directions.dtype))
         return dataclasses.replace(after, directions=directions)
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from steinflow.stein.geometry import even_sample
 
-_SEPARATED = 5.0  # distance of two halves in units of their own sds: 2.7 for a Gaussian cut in two, 3.5 for a uniform
+_SEPARATED = 2.5  # distance of two halves by the sum of their sds: 1.3 for a Gaussian or a tail cut in two
 _FEWEST = 50  # states that say something about a mode
 _NOTABLE = 0.01  # mass
 _EQUAL = 3.0  # a ratio of masses that may be chance
@@ -131,10 +131,11 @@ def _right_half(points, chains):
     lower, lower_squares = np.cumsum(line)[:-1], np.cumsum(line**2)[:-1]
     upper, upper_squares = line.sum() - lower, (line**2).sum() - lower_squares
     rest = len(line) - sizes
-    within = lower_squares - lower**2 / sizes + upper_squares - upper**2 / rest
-    best = np.argmin(np.where(np.minimum(sizes, rest) >= _FEWEST, within, np.inf))
+    within_lower, within_upper = lower_squares - lower**2 / sizes, upper_squares - upper**2 / rest
+    best = np.argmin(np.where(np.minimum(sizes, rest) >= _FEWEST, within_lower + within_upper, np.inf))
     distance = upper[best] / rest[best] - lower[best] / sizes[best]
-    if distance < _SEPARATED * np.sqrt(max(within[best], 0.0) / len(line)):
+    variances = np.maximum([within_lower[best] / sizes[best], within_upper[best] / rest[best]], 0.0)
+    if distance < _SEPARATED * np.sum(np.sqrt(variances)):  # a long tail is as wide as it is far
         return None
     return points @ direction > 0.5 * (line[best] + line[best + 1])
 

@@ -30,7 +30,7 @@ def _at(first):
 @pytest.fixture(scope="module")
 def explored():
     """Ten members, five on each hill, with a tenth of the error that is good enough for networks."""
-    careful = sf.Ensemble(exploration=sf.svgd.Microcanonical(2e-3, own_steps=True, first_step=1e-4))
+    careful = sf.Ensemble(exploration=sf.svgd.Microcanonical(2e-3, way=1.0, own_steps=True, first_step=1e-4))
     start = jax.random.normal(jax.random.key(0), (10, len(SDS))) * 0.1
     start = start.at[:5, 0].add(-50.0).at[5:, 0].add(50.0)
     return sf.fit(Hills(), careful, particles=start, num_steps=8000, key=0, progress=False)

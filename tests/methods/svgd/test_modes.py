@@ -73,6 +73,17 @@ def test_a_mode_without_mass_counts_for_nothing():
     assert np.all(modes.evenly()[:, 0] < 6)
 
 
+@pytest.mark.parametrize("key", range(3))
+def test_a_long_tail_is_no_mode(key):
+    """The log of a scale that may be zero: few chains are far out, and each stays there for long."""
+    rng = np.random.default_rng(key)
+    tail = -rng.exponential(1.5, size=100)
+    tail[:2] = -12.0, -10.0
+    noise = rng.normal(size=(40, 100, 2))
+    points = (noise + np.stack([tail, 0 * tail], axis=1)).reshape(-1, 2)
+    assert not np.any(split(points, np.arange(len(points)) % 100))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("dim", [2, 10])
 def test_two_modes_eight_sds_apart(dim):
