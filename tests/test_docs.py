@@ -30,10 +30,13 @@ LINK = re.compile(r"""(?:\]\(|(?:src|href|srcset)=")([^)"\s]+)""")
 HEADING = re.compile(r"^#+ +(.*?)(?: *\{ *#(\S+) *\})?$", re.MULTILINE)
 
 
+# They fit one model or network after the other, by one method after the other, or with packages that take long to start.
+LONG = ("diagnostics.md", "formulas.md", "many.md", "methods.md", "migration.md", "networks.md", "numpyro-pymc.md")
+
+
 def is_long(page: Path) -> bool:
-    """Examples compare long runs; these pages fit one model after the other, or networks."""
-    long = ("migration.md", "formulas.md", "many.md", "networks.md")
-    return page.parent.name == "examples" or page.name in long
+    """Examples compare long runs."""
+    return page.parent.name == "examples" or page.name in LONG
 
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())

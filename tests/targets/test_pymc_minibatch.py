@@ -79,7 +79,7 @@ FAMILIES = {
     [
         pytest.param("no parameter has rows", marks=pytest.mark.slow),
         pytest.param("mixture", marks=pytest.mark.slow),
-        "mixture of a truncated one",
+        pytest.param("mixture of a truncated one", marks=pytest.mark.slow),
         "softmax",
     ],
 )

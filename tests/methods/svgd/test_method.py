@@ -137,8 +137,8 @@ def test_gaussians_of_any_scale_and_condition(dim, condition, scale, distance, s
 
 
 def test_fewer_particles_than_dimensions():
-    target, mean, sd = rotated(60, 1e2)
-    start = np.random.default_rng(1).standard_normal((30, 60)).astype(np.float32)
+    target, mean, sd = rotated(40, 1e2)
+    start = np.random.default_rng(1).standard_normal((20, 40)).astype(np.float32)
     error, low, high = moments(sf.fit(target, particles=start, progress=False).particles, mean, sd)
     assert error < 0.05
     assert low > 0.93
