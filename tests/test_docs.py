@@ -30,7 +30,7 @@ LINK = re.compile(r"""(?:\]\(|(?:src|href|srcset)=")([^)"\s]+)""")
 HEADING = re.compile(r"^#+ +(.*?)(?: *\{ *#(\S+) *\})?$", re.MULTILINE)
 
 
-# They fit one model or network after the other, by one method after the other, or with packages that take long to start.
+# They fit one model or network after the other, by one method after the other, or with packages that start slowly.
 LONG = ("diagnostics.md", "formulas.md", "many.md", "methods.md", "migration.md", "networks.md", "numpyro-pymc.md")
 
 
