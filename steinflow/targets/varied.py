@@ -61,3 +61,7 @@ class Varied(Target):
     @property
     def identified(self):
         return self.made.identified
+
+    @property
+    def approach(self):
+        return self.made.approach
