@@ -318,9 +318,14 @@ def _on_trajectory(trajectory):
         f"{trajectory['lost']:.0%} of the particles stayed where there is no mass, or came from there too late, and do "
         "not count"
     )
+    drift = (
+        f"some parameters are still on their way: a mean moved by {trajectory['drift']:.2g} sds from the first half of "
+        "the exploration to the second"
+    )
     known = f"known only to about {error:.0%}" if error < 1 else "not known at all"
     uncertain = f"some sds are {known}, as in heavy tails and funnels"
     return [
+        graded(trajectory["drift"], _MEAN_DOUBTFUL, _MEAN_BAD, drift, Remedy.MORE_STEPS, Remedy.CLOSER_START),
         graded(mixing, _MIXING_DOUBTFUL, _MIXING_BAD, apart, Remedy.MORE_STEPS, Remedy.NUTS),
         graded(error, _SD_DOUBTFUL, _SD_BAD, uncertain, Remedy.MORE_STEPS, Remedy.MORE_PARTICLES),
         graded(trajectory["lost"], _LOST_DOUBTFUL, _LOST_BAD, lost, Remedy.MORE_STEPS, Remedy.CLOSER_START),

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from steinflow.methods.svgd.recollection import lost_chains
+from steinflow.methods.svgd.recollection import drift_of, lost_chains
 from tests.helpers.trajectories import DIM, NUM, frame_around, remembered
 
 
@@ -97,6 +97,17 @@ def test_enough_is_what_ten_thousand_draws_know(gaussian):
     assert not remembered(twice[0], jnp.zeros_like(twice[1]), exact).recalled().enough  # without them it is 2,000 draws
     apart = twice[0].at[:, : NUM // 2].add(100.0)
     assert not remembered(apart, twice[1], exact).recalled().enough
+
+
+def test_chains_that_move_together_are_on_their_way():
+    """A mean that moves by a sd in the course of the run moves by half of one between the halves."""
+    rng, stayed = np.random.default_rng(2), np.ones((40, NUM))
+    for _ in range(5):
+        still = rng.standard_normal((40, NUM, 200))
+        assert drift_of(still, stayed) == 0.0
+    still[..., 7] += np.linspace(0, 1, 40)[:, None]
+    assert drift_of(still, stayed) == pytest.approx(0.5, abs=0.1)
+    assert drift_of(still[:1], stayed[:1]) == 0.0
 
 
 def test_chains_without_mass_are_lost():
