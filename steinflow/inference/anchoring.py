@@ -139,7 +139,9 @@ class Anchoring:
             refuse_rows(self._data, key=self._key)
         score = as_array(total / max(seen, 1), point.dtype)
         weight = as_array(np.all(np.isfinite(total)), point.dtype)
-        influence = Influence.of(sums, all_rows) if weighing else anchor.influence
+        influence = anchor.influence
+        if weighing and influence is not None:
+            influence = influence.blended(sums)
         return Anchor(point, score, weight, influence), seen / all_rows
 
 

@@ -13,8 +13,8 @@ from steinflow.inference.plan import Plan
 from steinflow.methods.base import Draws
 from steinflow.methods.svgd.metrics import Cloud
 from steinflow.results.measures import dispersion_of, watched
-from steinflow.stein.geometry import even_sample
 from steinflow.targets.anchors import Anchor
+from steinflow.targets.batches import shuffle
 from steinflow.targets.feed import Block
 from steinflow.typing import Array, Params, Particles, Point, PyTree, Scalar, Scores
 
@@ -143,7 +143,8 @@ def noise_of(plan: Plan, state: Any, step: Array, block: Block | None, anchor: A
     center = _mean(draws, draws.particles)
     # Rows that are no draws yet do not deviate.
     deviations = jnp.where(_shares(draws)[:, None] > 0, draws.particles - center, 0.0)
-    few = even_sample(len(draws.particles), _DEVIATIONS)[:_DEVIATIONS]
+    few = shuffle(jax.random.fold_in(plan.key, step), jnp.arange(_DEVIATIONS), max(len(deviations), _DEVIATIONS))
+    few = few % len(deviations)
     return sharding.same_everywhere(Noise(center, deviations[few], left, without, offset))
 
 

@@ -52,6 +52,12 @@ class Influence(eqx.Module):
         cumulative = np.cumsum(sums) / np.sum(sums)
         return cls(as_array(np.minimum(np.floor(cumulative * _ALL), _ALL).astype(np.uint32)), num_rows)
 
+    def blended(self, sums: np.ndarray) -> "Influence":
+        """Return chances half by what was known before: a few deviations say how much a row matters, up to chance."""
+        new = Influence.of(sums, self.num_rows)
+        widths = [np.diff(np.asarray(each.edges, float), prepend=0.0) for each in (self, new)]
+        return Influence.of(widths[0] + widths[1], self.num_rows)
+
     def batch(self, key: PRNGKeyArray, step: Array | int, batch_size: int) -> tuple[Array, Array]:
         """Return the rows of the minibatch at a step, and their weights; both kinds alternate, so halves are alike."""
         num_drawn = batch_size // 2
