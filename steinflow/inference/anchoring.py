@@ -40,6 +40,7 @@ _NEARLY_ALL = 0.25  # of the rows; a pass in order is quicker than random rows
 _OFTEN, _SELDOM = 5, 50  # steps between two looks
 _NEVER = np.iinfo(np.int32).max
 _HELPS = 2.0  # by how much the variance should fall
+_MANY = 10  # passes over all rows
 _BUDGET = 0.5  # rows that passes may read beside the first, for one row and particle of a step
 
 
@@ -108,7 +109,9 @@ class Anchoring:
                 return _anchored(anchor, num_rows=0, passes=passes, num_complete=0, next_look=_NEVER, wait=_OFTEN)
             num_rows = all_rows if wanted == all_rows else round(passed * all_rows)
         longest = _SELDOM if helps else max(_SELDOM, self._num_steps // 4)
-        wait = _OFTEN if stale and helps and not outrun else min(2 * wait, longest)
+        # Who has read all rows many times and is not near them yet, as a cloud that collapses, looks ever more seldom.
+        longest = max(longest, self._num_steps // 10) if num_complete > _MANY else longest
+        wait = _OFTEN if stale and helps and not outrun and num_complete <= _MANY else min(2 * wait, longest)
         return _anchored(
             anchor, num_rows=num_rows, passes=passes, num_complete=num_complete, next_look=step + wait, wait=wait
         )

@@ -17,7 +17,7 @@ from steinflow.targets.anchors import Anchor
 from steinflow.targets.feed import Block
 from steinflow.typing import Batch, Params, Particles, Point, PRNGKeyArray, PyTree
 
-_FINAL_BATCHES = 32  # what the final scores are averaged over
+_FINAL_BATCHES = 100  # what the final scores are averaged over
 
 Record = Mapping[str, Callable[[Params], PyTree]]
 

@@ -19,7 +19,7 @@ from steinflow.targets.feed import Block
 from steinflow.typing import Array, Params, Particles, Point, PyTree, Scalar, Scores
 
 _KSD_PARTICLES = 512  # KSD on the way looks at this many, evenly spread, so that watching stays cheap
-_DEVIATIONS = 8  # of particles from their centre, that say how much a row matters
+_DEVIATIONS = 16  # of particles from their centre, that say how much a row matters
 NOISE = ("noise", "dispersion_noise")  # watched too where steps see minibatches
 
 

@@ -154,7 +154,7 @@ class FlatTarget(eqx.Module):
             return source.row_log_likelihoods(source.constrain(self.unravel(x)), rows)
 
         there = values(point)
-        bends = jax.lax.map(lambda away: jnp.abs(values(point + away) - 2 * there + values(point - away)), deviations)
+        bends = jax.vmap(lambda away: jnp.abs(values(point + away) - 2 * there + values(point - away)))(deviations)
         return jnp.nan_to_num(jnp.mean(bends, axis=0), posinf=0.0)
 
     def finite(self, log_densities: Weights, scores: Scores) -> Bool[Array, " n"]:
