@@ -122,6 +122,31 @@ def test_a_resumed_run_has_its_anchor(tmp_path):
     assert resumed.info["passes"] == undisturbed.info["passes"] > 0
 
 
+@pytest.mark.parametrize("where", [tuple, sf.data.Mapped], ids=["in memory", "mapped"])
+def test_a_column_that_three_rows_fill_is_not_missed(where):
+    """Batches of 50 see one of its rows every 130 steps, and would take each for 400."""
+    rare = np.zeros(NUM_ROWS, np.float32)
+    rare[[17, 4711, 12345]] = 80.0
+    x = np.c_[X[:, :2], rare]  # as many parameters as the other tests
+    precision = np.eye(DIM) + x.T.astype(float) @ x
+    mean, sd = np.linalg.solve(precision, x.T.astype(float) @ Y), np.sqrt(np.diag(np.linalg.inv(precision)))
+    result = fit(posterior(where((x, Y))))
+    assert np.max(np.abs(np.mean(result.particles, axis=0) - mean) / sd) < 0.1
+    np.testing.assert_allclose(np.std(result.particles, axis=0) / sd, 1, atol=0.05)
+    assert result.verdict.level == "good", result.verdict
+
+
+def test_langevin_steps_suit_the_rows():
+    """The variance here is 1/20,000: a step of 0.1 would diverge."""
+    result = fit(method=sf.ParallelSGLD())
+    assert np.max(np.abs(np.mean(result.particles, axis=0) - MEAN) / SD) < 0.6
+    np.testing.assert_allclose(np.std(result.particles, axis=0) / SD, 1, atol=0.3)
+
+
+def test_a_cloud_that_collapses_does_not_read_all_rows_all_the_time():
+    assert fit(method=sf.PMD(), num_steps=1000).info["passes"] < 25
+
+
 def test_a_single_point_does_not_read_all_rows_all_the_time():
     result = fit(method=sf.MAP(), num_steps=1000)
     assert np.max(np.abs(result.particles[0] - MEAN) / SD) < 0.05

@@ -45,7 +45,7 @@ _FEWEST_PARTICLES = 10  # whose scatter says something
 _FEWEST_STEPS = 500  # of which a third is remembered; an even sample knows more than a shorter way
 
 
-# What the linear part weighs, which knows the covariance. With minibatches steps are short, nothing explores after them,
+# The weight of the linear part, which knows the covariance. With minibatches steps are short, nothing explores after,
 # and many rows leave little beside a covariance to know.
 _LINEAR, _LINEAR_OF_BATCHES = 0.02, 0.2
 
