@@ -29,7 +29,7 @@ class Drawn(eqx.Module):
     """Rows that were not all drawn with the same chance, and how much each of them counts."""
 
     values: Batch
-    weights: Array
+    weights: Batch  # one for each row; an array, or its shape
 
 
 class Influence(eqx.Module):
