@@ -119,10 +119,8 @@ class Anchoring:
     def _moved(self, anchor: Anchor, found: Noise, num_rows: int, step: int, *, weighing: bool) -> tuple[Anchor, float]:
         """Return an anchor at the centre, whose score takes a pass over so many rows, and how many passes that were.
 
-        Where `weighing`, it also comes to know the influence of all rows.
-
         More than one, and an anchor that knows nothing, where an epoch has more rows than there are: what it says of
-        all rows is no more than chance.
+        all rows is no more than chance. Where `weighing`, the anchor also comes to know the influence of all rows.
 
         Raises:
             ValueError: if there are rows with NaN, for which the score is not finite.
