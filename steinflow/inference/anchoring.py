@@ -9,6 +9,9 @@ the centre of the cloud
 The score of M of N rows is wrong by $\nu \sqrt{|B| (1/M - 1/N)}$ sds, where $\nu$ is what one batch does without an
 anchor. A cloud a hundred times wider than the posterior feels little of that: a few rows are enough. As it contracts,
 $\nu$ grows, and with it M, to all rows in the end: prior draws arrive in a few passes.
+
+Some of the passes over all rows also say how much each row matters to the cloud (`targets/influence.py`): the first of
+them, and the second, fourth, eighth, as the cloud comes to be what it will be.
 """
 
 from collections.abc import Iterator
@@ -21,11 +24,14 @@ import numpy as np
 from steinflow.devices import sharding
 from steinflow.devices.arrays import as_array
 from steinflow.inference.compiled import Run
+from steinflow.inference.views import Noise
 from steinflow.targets.anchors import Anchor
-from steinflow.targets.data import Data, refuse_rows
+from steinflow.targets.data import refuse_rows
 from steinflow.targets.feed import Block
+from steinflow.targets.flat import FlatTarget
+from steinflow.targets.influence import Influence, group_sums, num_groups
 from steinflow.targets.streams import num_rows_of
-from steinflow.typing import Array, Batch, Particles, Point, PRNGKeyArray
+from steinflow.typing import Array, Batch, Particles, PRNGKeyArray
 
 # In sds of the cloud: what a run averages out over its last steps is a fifth of the first.
 _NOISE, _WANTED_ERROR, _LARGEST_ERROR = 0.1, 0.1, 0.2
@@ -34,6 +40,7 @@ _NEARLY_ALL = 0.25  # of the rows; a pass in order is quicker than random rows
 _OFTEN, _SELDOM = 5, 50  # steps between two looks
 _NEVER = np.iinfo(np.int32).max
 _HELPS = 2.0  # by how much the variance should fall
+_MANY = 10  # passes over all rows
 _BUDGET = 0.5  # rows that passes may read beside the first, for one row and particle of a step
 
 
@@ -43,6 +50,7 @@ class Anchored(eqx.Module):
     anchor: Anchor
     num_rows: Array
     passes: Array  # over all rows, so far
+    num_complete: Array  # those that came to all rows
     next_look: Array
     wait: Array
 
@@ -52,22 +60,25 @@ class Anchoring:
 
     Args:
         run: whose noise is measured.
-        data: of the target, where steps see only a part of them; None otherwise.
+        target: whose data there may be; networks have no anchor.
         num_particles: of the run.
         num_steps: of the run.
         key: decides which rows are read where not all are.
     """
 
-    def __init__(self, run: Run, data: Data | None, *, num_particles: int, num_steps: int, key: PRNGKeyArray):
+    def __init__(self, run: Run, target: FlatTarget, *, num_particles: int, num_steps: int, key: PRNGKeyArray):
         self._run, self._num_particles, self._num_steps, self._key = run, num_particles, num_steps, key
+        data = target.data if target.noisy and target.identified else None
         self._data = None if data is None or data.blocks(1, key=key) is None else data
+        self._draws_rows = target.draws_rows
 
     def start(self, particles: Particles) -> Anchored | None:
         """Return an anchor at the centre of the particles that knows nothing yet; None where there can be none."""
         if self._data is None:
             return None
-        anchor = Anchor.unknown_at(as_array(np.mean(np.asarray(particles), axis=0)))
-        return _anchored(anchor, num_rows=0, passes=0.0, next_look=0, wait=_OFTEN)
+        influence = Influence.even(self._data.num_rows) if self._draws_rows else None
+        anchor = Anchor.unknown_at(as_array(np.mean(np.asarray(particles), axis=0)), influence)
+        return _anchored(anchor, num_rows=0, passes=0.0, num_complete=0, next_look=0, wait=_OFTEN)
 
     def next_step(self, anchored: Anchored | None) -> float:
         """Return the step before which to look at the noise."""
@@ -80,7 +91,8 @@ class Anchoring:
         found = self._run.noise(state, step, block, anchored.anchor)
         noise, plain, offset = (float(value) for value in (found.noise, found.plain, found.offset))
         num_rows, passes, wait = int(anchored.num_rows), float(anchored.passes), int(anchored.wait)
-        anchor, all_rows, batch_size = anchored.anchor, self._data.num_rows, self._data.batch_size or 1
+        anchor, num_complete = anchored.anchor, int(anchored.num_complete)
+        all_rows, batch_size = self._data.num_rows, self._data.batch_size or 1
         error = plain * (batch_size * (1 / max(num_rows, 1) - 1 / all_rows)) ** 0.5
         stale = num_rows == 0 or error > _LARGEST_ERROR or (noise > _NOISE and offset > _OFFSET)
         helps = num_rows == 0 or plain**2 > _HELPS * noise**2
@@ -89,42 +101,56 @@ class Anchoring:
         allowed = 1 + _BUDGET * step * self._num_particles * batch_size / all_rows
         outrun = np.isinf(offset) and num_rows == wanted == all_rows  # a point on its way leaves every anchor behind
         if stale and np.isfinite(plain) and passes + wanted / all_rows <= allowed:
-            anchor, passed = self._moved(found.center, wanted, step)
-            if passed > 1:
-                return _anchored(anchor, num_rows=0, passes=passes + passed, next_look=_NEVER, wait=_OFTEN)
-            num_rows = all_rows if wanted == all_rows else round(passed * all_rows)
+            num_complete += wanted == all_rows
+            weighing = self._draws_rows and wanted == all_rows and num_complete.bit_count() == 1
+            anchor, passed = self._moved(anchor, found, wanted, step, weighing=weighing)
             passes += passed
+            if passed > 1:
+                return _anchored(anchor, num_rows=0, passes=passes, num_complete=0, next_look=_NEVER, wait=_OFTEN)
+            num_rows = all_rows if wanted == all_rows else round(passed * all_rows)
         longest = _SELDOM if helps else max(_SELDOM, self._num_steps // 4)
-        wait = _OFTEN if stale and helps and not outrun else min(2 * wait, longest)
-        return _anchored(anchor, num_rows=num_rows, passes=passes, next_look=step + wait, wait=wait)
+        # Who has read all rows many times and is not near them yet, as a cloud that collapses, looks ever more seldom.
+        longest = max(longest, self._num_steps // 10) if num_complete > _MANY else longest
+        wait = _OFTEN if stale and helps and not outrun and num_complete <= _MANY else min(2 * wait, longest)
+        return _anchored(
+            anchor, num_rows=num_rows, passes=passes, num_complete=num_complete, next_look=step + wait, wait=wait
+        )
 
-    def _moved(self, point: Point, num_rows: int, step: int) -> tuple[Anchor, float]:
-        """Return an anchor at a point, whose score takes a pass over so many rows, and how many passes that were.
+    def _moved(self, anchor: Anchor, found: Noise, num_rows: int, step: int, *, weighing: bool) -> tuple[Anchor, float]:
+        """Return an anchor at the centre, whose score takes a pass over so many rows, and how many passes that were.
 
         More than one, and an anchor that knows nothing, where an epoch has more rows than there are: what it says of
-        all rows is no more than chance.
+        all rows is no more than chance. Where `weighing`, the anchor also comes to know the influence of all rows.
 
         Raises:
             ValueError: if there are rows with NaN, for which the score is not finite.
         """
         assert self._data is not None
-        total, seen = np.zeros(len(point)), 0
+        point, all_rows = found.center, self._data.num_rows
+        total, seen, sums = np.zeros(len(point)), 0, np.zeros(num_groups(all_rows) if weighing else 0)
         for rows in _read_ahead(self._data.blocks(num_rows, key=jax.random.fold_in(self._key, step))):
             size = num_rows_of(rows)
-            total, seen = total + size * self._run.score(point, rows), seen + size
-            if seen > self._data.num_rows:
-                return Anchor.unknown_at(point), seen / self._data.num_rows
+            total = total + size * self._run.score(point, rows)
+            if weighing:
+                sums += group_sums(self._run.influences(point, found.deviations, rows), seen, all_rows)
+            seen += size
+            if seen > all_rows:
+                return Anchor.unknown_at(point), seen / all_rows
         if not np.all(np.isfinite(total)):
             refuse_rows(self._data, key=self._key)
         score = as_array(total / max(seen, 1), point.dtype)
         weight = as_array(np.all(np.isfinite(total)), point.dtype)
-        return Anchor(point, score, weight), seen / self._data.num_rows
+        influence = anchor.influence
+        if weighing and influence is not None:
+            influence = influence.blended(sums)
+        return Anchor(point, score, weight, influence), seen / all_rows
 
 
-def _anchored(anchor, *, num_rows, passes, next_look, wait) -> Anchored:
-    counts = (as_array(np.int32(value)) for value in (num_rows, next_look, wait))
-    num_rows, next_look, wait = counts
-    return sharding.replicate(Anchored(anchor, num_rows, as_array(np.float32(passes)), next_look, wait))
+def _anchored(anchor, *, num_rows, passes, num_complete, next_look, wait) -> Anchored:
+    counts = (as_array(np.int32(value)) for value in (num_rows, num_complete, next_look, wait))
+    num_rows, num_complete, next_look, wait = counts
+    passes = as_array(np.float32(passes))
+    return sharding.replicate(Anchored(anchor, num_rows, passes, num_complete, next_look, wait))
 
 
 def _read_ahead(blocks: Iterator[Batch] | None) -> Iterator[Batch]:

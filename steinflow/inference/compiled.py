@@ -17,7 +17,7 @@ from steinflow.targets.anchors import Anchor
 from steinflow.targets.feed import Block
 from steinflow.typing import Batch, Params, Particles, Point, PRNGKeyArray, PyTree
 
-_FINAL_BATCHES = 32  # what the final scores are averaged over
+_FINAL_BATCHES = 100  # what the final scores are averaged over
 
 Record = Mapping[str, Callable[[Params], PyTree]]
 
@@ -59,6 +59,11 @@ class Run:
     def score(self, point: Point, rows: Batch) -> np.ndarray:
         """Return the score at one point by these rows, as if they were all, in double precision."""
         return np.asarray(sharding.bring_home(_finished(_score(*self._parts, point, rows))), float)
+
+    def influences(self, point: Point, deviations: Particles, rows: Batch) -> np.ndarray:
+        """Return how much each of these rows matters to a cloud around a point, in double precision."""
+        found = _finished(_influences(*self._parts, point, deviations, rows))
+        return np.asarray(sharding.bring_home(found), float)
 
     def step_memory(self, state, block: Block | None, anchor: Anchor | None = None) -> int:
         """Return the bytes that compiled steps take beside their arguments, over all devices of this process."""
@@ -134,6 +139,11 @@ _noise = Program(noise_of)
 @compiled()
 def _score(plan, point, rows):
     return sharding.same_everywhere(plan.target.scores(point[None], rows)[0])
+
+
+@compiled()
+def _influences(plan, point, deviations, rows):
+    return sharding.same_everywhere(plan.target.influences(point, deviations, rows))
 
 
 def _number(step: int) -> np.ndarray:

@@ -133,18 +133,14 @@ def fit(
         folder = stack.enter_context(CheckpointFolder(checkpoint, identity))
         feed = stack.enter_context(Feed(target.data, key=data_key))
         run = Run(plan)
-        anchoring = Anchoring(
-            run,
-            target.data if flat.noisy and flat.identified else None,
-            num_particles=len(start),
-            num_steps=limits[0],
-            key=data_key,
-        )
+        anchoring = Anchoring(run, flat, num_particles=len(start), num_steps=limits[0], key=data_key)
         snapshot = Snapshot(run.init(start, limits[0], init_key), anchoring.start(start))
         interruption.check()
-        restored = folder.restore(snapshot, run.records(snapshot.state, feed.example(), snapshot.anchor))
+        example = feed.example(snapshot.anchor)
+        restored = folder.restore(snapshot, run.records(snapshot.state, example, snapshot.anchor))
         snapshot = snapshot if restored is None else restored
-        feed.seek(max(0, snapshot.step - 1))  # a finished run takes its last scores from its last batch
+        # A finished run takes its last scores from its last batch.
+        feed.seek(max(0, snapshot.step - 1), snapshot.anchor)
         check_memory(run.step_memory(snapshot.state, feed.block, snapshot.anchor), _remedies(target.data, len(start)))
         interruption.check()
         if restored is None:
@@ -203,10 +199,11 @@ def _loop(run, snapshot, feed, anchoring, folder, bar, interruption, num_steps, 
         if interrupted:
             return Outcome.INTERRUPTED
         with _nothing_lost(snapshot, folder):
-            if not feed.seek(step):
+            if not feed.seek(step, snapshot.anchor):
                 return Outcome.DATA_ENDED
             if step == anchoring.next_step(snapshot.anchored):
                 snapshot.anchored = anchoring.updated(snapshot.anchored, snapshot.state, step, feed.block)
+                feed.seek(step, snapshot.anchor)  # the next batches may be drawn otherwise
         next_record = min(num_steps, (step // record_every + 1) * record_every)
         next_look = anchoring.next_step(snapshot.anchored)
         goal = int(min(next_record, next_look, step + chunk, feed.stop, folder.next_step(step)))

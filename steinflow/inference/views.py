@@ -14,10 +14,12 @@ from steinflow.methods.base import Draws
 from steinflow.methods.svgd.metrics import Cloud
 from steinflow.results.measures import dispersion_of, watched
 from steinflow.targets.anchors import Anchor
+from steinflow.targets.batches import shuffle
 from steinflow.targets.feed import Block
-from steinflow.typing import Array, Params, Point, PyTree, Scalar, Scores
+from steinflow.typing import Array, Params, Particles, Point, PyTree, Scalar, Scores
 
 _KSD_PARTICLES = 512  # KSD on the way looks at this many, evenly spread, so that watching stays cheap
+_DEVIATIONS = 16  # of particles from their centre, that say how much a row matters
 NOISE = ("noise", "dispersion_noise")  # watched too where steps see minibatches
 
 
@@ -76,11 +78,13 @@ class Noise(eqx.Module):
         center: of the cloud.
         noise: what is left of the noise with the anchor that there is.
         plain: the noise without.
+        deviations: of a few particles from it.
         offset: the part of `noise` that comes from the distance between anchor and centre, relative to the part that
             comes from the width of the cloud: their squared ratio; infinite where the cloud is one point.
     """
 
     center: Point
+    deviations: Particles
     noise: Scalar
     plain: Scalar
     offset: Scalar
@@ -136,7 +140,12 @@ def noise_of(plan: Plan, state: Any, step: Array, block: Block | None, anchor: A
     if len(draws.particles) == 1:  # without a spread there is nothing to compare with
         offset = jnp.full_like(offset, jnp.inf)
     left, without = (jnp.sqrt(jnp.mean(values**2)) for values in (shift, _mean(draws, plain)))
-    return sharding.same_everywhere(Noise(_mean(draws, draws.particles), left, without, offset))
+    center = _mean(draws, draws.particles)
+    # Rows that are no draws yet do not deviate.
+    deviations = jnp.where(_shares(draws)[:, None] > 0, draws.particles - center, 0.0)
+    few = shuffle(jax.random.fold_in(plan.key, step), jnp.arange(_DEVIATIONS), max(len(deviations), _DEVIATIONS))
+    few = few % len(deviations)
+    return sharding.same_everywhere(Noise(center, deviations[few], left, without, offset))
 
 
 def _in_sds(draws, scores, errors):

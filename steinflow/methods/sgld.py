@@ -15,25 +15,35 @@ import jax.numpy as jnp
 from steinflow.devices.normals import normal
 from steinflow.methods.base import Draws, Method, Time
 from steinflow.methods.trace import Trace
+from steinflow.targets.flat import FlatTarget
 from steinflow.typing import Array, Particles, Point, PRNGKeyArray, Scalar
+
+_LONGEST = 0.1  # for parameters of unit scale, without data
 
 
 class Schedule(eqx.Module):
-    """Steps a (b + t)^-kappa; kappa between 1/2 and 1 makes the bias vanish in the limit, 0 is a constant step."""
+    """Steps a (b + t)^-kappa; kappa between 1/2 and 1 makes the bias vanish in the limit, 0 is a constant step.
 
-    step_size: float
+    Where a is not given it is 0.1, and with more than ten rows of data 1/N: variances fall as 1/N, and a step that is
+    longer than four of them diverges.
+    """
+
+    step_size: float | None
     decay: float = 0.55
     offset: float = 1.0
 
     def __check_init__(self):
-        if not (self.step_size > 0 and 0 <= self.decay <= 1 and self.offset > 0):
+        if not ((self.step_size is None or self.step_size > 0) and 0 <= self.decay <= 1 and self.offset > 0):
             raise ValueError(
                 "step_size and offset are positive and decay lies between 0 and 1; "
                 f"got {self.step_size}, {self.offset} and {self.decay}."
             )
 
-    def __call__(self, time: Time) -> Scalar:
-        return self.step_size * (self.offset + time.step.astype(float)) ** -self.decay
+    def __call__(self, time: Time, target: FlatTarget, num_chains: int = 1) -> Scalar:
+        """Return the step of one of so many chains, which share the step size where it is given."""
+        by_rows = min(_LONGEST, 1 / target.num_rows)
+        size = by_rows if self.step_size is None else self.step_size / num_chains
+        return size * (self.offset + time.step.astype(float)) ** -self.decay
 
 
 def langevin(x: Array, scores: Array, step_size: Scalar, *, key: PRNGKeyArray) -> Array:
@@ -61,13 +71,14 @@ class SGLD(Method):
     Gaussian) and by minibatch noise, too narrow while the chain has not travelled far: successive points are close.
 
     Args:
-        step_size: a; it must stay below four times the smallest posterior variance.
+        step_size: a; it must stay below four times the smallest posterior variance. By default 1/N for N rows of data,
+            which is short enough where columns have unit scale, and at most 0.1.
         decay: kappa; 0 for a constant step.
         thin: keep every so many steps.
         offset: b.
     """
 
-    step_size: float = 0.1
+    step_size: float | None = None
     decay: float = 0.55
     thin: int = 1
     offset: float = 1.0
@@ -83,7 +94,7 @@ class SGLD(Method):
 
     def step(self, target, state, batch, *, time, key):
         score = target.scores(state.x[None], batch)[0]
-        size = Schedule(self.step_size, self.decay, self.offset)(time).astype(state.x.dtype)
+        size = Schedule(self.step_size, self.decay, self.offset)(time, target).astype(state.x.dtype)
         x = langevin(state.x, score, size, key=key)
         due = (time.step + 1) % self.thin == 0
         return SGLDState(x, jax.lax.cond(due, lambda: state.trace.keep(x), lambda: state.trace))
@@ -107,12 +118,13 @@ class ParallelSGLD(Method):
     Known bias: as for `SGLD`, the step widens the spread; and the chains forget their start only slowly.
 
     Args:
-        step_size: a of $\epsilon_t$; it must stay below 4 n times the smallest posterior variance.
+        step_size: a of $\epsilon_t$; it must stay below 4 n times the smallest posterior variance. By default n/N for N
+            rows of data, and at most n/10.
         decay: kappa; 0 for a constant step.
         offset: b.
     """
 
-    step_size: float = 10.0
+    step_size: float | None = None
     decay: float = 0.55
     offset: float = 1.0
 
@@ -124,7 +136,7 @@ class ParallelSGLD(Method):
 
     def step(self, target, state, batch, *, time, key):
         x, n = state.particles, len(state.particles)
-        size = Schedule(self.step_size, self.decay, self.offset)(time).astype(x.dtype) / n
+        size = Schedule(self.step_size, self.decay, self.offset)(time, target, n).astype(x.dtype)
         return ParallelSGLDState(langevin(x, target.scores(x, batch), size, key=key))
 
     def draws(self, target, state, *, key):

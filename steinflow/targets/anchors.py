@@ -22,22 +22,27 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from steinflow.targets.influence import Influence
 from steinflow.typing import Array, Batch, Particles, Point, Scalar, Scores, Weights
 
 _GENEROUS = 1.5
 
 
 class Anchor(eqx.Module):
-    """A point, and the score of all rows there; weight 0 as long as that is not known, else 1."""
+    """A point, and the score of all rows there; weight 0 as long as that is not known, else 1.
+
+    `influence` says which rows to draw more often; None where batches are not ours to draw, or rows have no weights.
+    """
 
     point: Point
     score: Point
     weight: Scalar
+    influence: Influence | None = None
 
     @classmethod
-    def unknown_at(cls, point: Point) -> "Anchor":
+    def unknown_at(cls, point: Point, influence: Influence | None = None) -> "Anchor":
         """Return an anchor that corrects nothing yet."""
-        return cls(point, jnp.zeros_like(point), jnp.zeros((), point.dtype))
+        return cls(point, jnp.zeros_like(point), jnp.zeros((), point.dtype), influence)
 
 
 class Minibatch(eqx.Module):

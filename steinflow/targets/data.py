@@ -14,6 +14,7 @@ import numpy as np
 from steinflow.devices import sharding
 from steinflow.devices.arrays import as_array
 from steinflow.targets.batches import batch_indices, row_blocks
+from steinflow.targets.influence import Drawn, Influence
 from steinflow.targets.padding import grouped, padded
 from steinflow.targets.streams import HostData, Mapped, Shapes, Stream, num_rows_of
 from steinflow.typing import Array, Batch, PRNGKeyArray, PyTree
@@ -37,8 +38,16 @@ class Data(eqx.Module):
         """Rows per step; None where every step sees all of them."""
 
     @abc.abstractmethod
-    def minibatch(self, key: PRNGKeyArray, step: Array) -> Batch | None:
-        """Return what step number `step` sees, in compiled code; None: all rows, or a batch fed from the host."""
+    def minibatch(self, key: PRNGKeyArray, step: Array, influence: Influence | None = None) -> Batch | None:
+        """Return what step number `step` sees, in compiled code; None: all rows, or a batch fed from the host.
+
+        `influence` is given to data only that `draws_rows`.
+        """
+
+    @property
+    def draws_rows(self) -> bool:
+        """Whether batches can be drawn by the influence of rows; streams decide by themselves."""
+        return False
 
     @property
     def batches_per_epoch(self) -> float | None:
@@ -106,11 +115,18 @@ class Rows(Data):
     def batch_size(self):
         return None if self.rows_per_batch == self.num_rows else self.rows_per_batch
 
-    def minibatch(self, key, step):
+    @property
+    def draws_rows(self):
+        return self.batch_size is not None
+
+    def minibatch(self, key, step, influence=None):
         if self.batch_size is None:
             return None
-        rows = batch_indices(key, step, num_rows=self.num_rows, batch_size=self.batch_size)
-        return jax.tree.map(lambda leaf: leaf[rows], self.values)
+        if influence is None:
+            rows = batch_indices(key, step, num_rows=self.num_rows, batch_size=self.batch_size)
+            return jax.tree.map(lambda leaf: leaf[rows], self.values)
+        rows, weights = influence.batch(key, step, self.batch_size)
+        return Drawn(jax.tree.map(lambda leaf: leaf[rows], self.values), weights)
 
     def rows(self, batch):
         return self.values if batch is None else batch
@@ -161,7 +177,11 @@ class HostRows(Data):
     def host(self):
         return self.source
 
-    def minibatch(self, key, step):
+    @property
+    def draws_rows(self):
+        return isinstance(self.source, Mapped) and self.batch_size is not None
+
+    def minibatch(self, key, step, influence=None):
         return None
 
     def batch_shape(self):

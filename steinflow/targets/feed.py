@@ -12,7 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from steinflow.devices import sharding
+from steinflow.targets.anchors import Anchor
 from steinflow.targets.data import Data
+from steinflow.targets.influence import Drawn, Influence
 from steinflow.targets.streams import BLOCK_STEPS, num_rows_of
 from steinflow.typing import Array, Batch, PRNGKeyArray
 
@@ -50,6 +52,7 @@ class Feed:
         self._batch: Batch | None = None if data is None else data.batch_shape()
         self._next: Future | None = None
         self._next_start = 0
+        self._influence: Influence | None = None  # that the blocks at hand were drawn by
         self._mesh = jax.sharding.get_mesh()
         if self._host is not None:
             size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self._batch))
@@ -63,32 +66,41 @@ class Feed:
         if self._host is not None:
             self._thread.shutdown(wait=True, cancel_futures=True)
 
-    def example(self) -> Block | None:
+    def example(self, anchor: Anchor | None = None) -> Block | None:
         """Return the shapes of a block."""
         if self._host is None:
             return None
+        batch = self._batch
+        if anchor is not None and anchor.influence is not None:
+            batch = Drawn(batch, jax.ShapeDtypeStruct((num_rows_of(batch),), jnp.result_type(float)))
 
         def stacked(leaf):
             return jax.ShapeDtypeStruct((self._length, *leaf.shape), leaf.dtype)
 
-        batches = jax.tree.map(stacked, self._batch)
+        batches = jax.tree.map(stacked, batch)
         return Block(jnp.zeros((), jnp.int32), batches)
 
-    def seek(self, step: int) -> bool:
-        """Make the block that holds `step` the one at hand; False where the data have ended before."""
-        if self._host is None or (self.block is not None and self._start <= step < self.stop):
+    def seek(self, step: int, anchor: Anchor | None = None) -> bool:
+        """Make the block that holds `step` the one at hand; False where the data have ended before.
+
+        Its rows are drawn by the influence that the anchor knows: where that has changed, they are read anew.
+        """
+        influence = None if anchor is None else anchor.influence
+        same = influence is self._influence
+        if self._host is None or (same and self.block is not None and self._start <= step < self.stop):
             return True
-        if self._next is None or self._next_start != step:
-            self._next = self._thread.submit(self._read, self._host, step)
+        self._influence = influence
+        if self._next is None or self._next_start != step or not same:
+            self._next = self._thread.submit(self._read, self._host, step, influence)
         block, stop = self._next.result()
         if block is None:
             return False
         self.block, self._start, self.stop = block, step, stop
-        self._next, self._next_start = self._thread.submit(self._read, self._host, stop), stop
+        self._next, self._next_start = self._thread.submit(self._read, self._host, stop, influence), stop
         return True
 
-    def _read(self, host, start):
-        batches = host.read(self._key, start, start + self._length, num_rows_of(self._batch))
+    def _read(self, host, start, influence):
+        batches = host.read(self._key, start, start + self._length, num_rows_of(self._batch), influence)
         if batches is None:
             return None, start
         length = num_rows_of(batches)

@@ -140,6 +140,29 @@ class FlatTarget(eqx.Module):
         values, scores = jax.vmap(on_rows, in_axes=(None, 0))(points, halves(batch.rows))
         return estimated(values, scores, particles, anchor)
 
+    @property
+    def draws_rows(self) -> bool:
+        """Whether minibatches can be drawn by the influence of their rows, whose log likelihoods are then weighted."""
+        return isinstance(self.source, Posterior) and self.data is not None and self.data.draws_rows
+
+    def influences(self, point: Point, deviations: Particles, rows: Batch) -> Array:
+        """Return how much each row bends the log density across the cloud around a point (`targets/influence.py`)."""
+        assert isinstance(self.source, Posterior)
+        source = self.source
+
+        def values(x):
+            return source.row_log_likelihoods(source.constrain(self.unravel(x)), rows)
+
+        there = values(point)
+
+        # One after the other: for all at once XLA makes of a product of matrices many small ones, which take far
+        # longer.
+        def add(total, away):
+            return total + jnp.abs(values(point + away) - 2 * there + values(point - away)), None
+
+        total, _ = jax.lax.scan(add, jnp.zeros_like(there), deviations)
+        return jnp.nan_to_num(total / len(deviations), posinf=0.0)
+
     def finite(self, log_densities: Weights, scores: Scores) -> Bool[Array, " n"]:
         """Say of every particle whether it is at a point where the density is positive and finite, and the score is."""
         finite = jnp.all(jnp.isfinite(scores), axis=1)
@@ -148,7 +171,8 @@ class FlatTarget(eqx.Module):
 
     def minibatch(self, key: PRNGKeyArray, step: Array, anchor: Anchor | None = None) -> Minibatch | None:
         """Return what this step sees of the data; None: all of them, or a batch that the host feeds."""
-        rows = None if self.data is None else self.data.minibatch(key, step)
+        influence = None if anchor is None else anchor.influence
+        rows = None if self.data is None else self.data.minibatch(key, step, influence)
         return None if rows is None else Minibatch(rows, anchor)
 
     def placed(self) -> "FlatTarget":

@@ -183,7 +183,7 @@ class Plates(Data):
     def batch_size(self):
         return self._longest.subsample_size
 
-    def minibatch(self, key, step):
+    def minibatch(self, key, step, influence=None):
         return {
             plate.name: batch_indices(
                 jax.random.fold_in(key, number), step, num_rows=plate.size, batch_size=plate.subsample_size

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from steinflow.targets.base import ConstrainedTarget, as_scalar
 from steinflow.targets.data import HostRows, Rows, as_data
+from steinflow.targets.influence import Drawn
 from steinflow.targets.observations import Observations, ObservedRows
 from steinflow.targets.streams import HostData, num_rows_of
 from steinflow.typing import Array, Batch, Params, PRNGKeyArray, PyTree, Scalar
@@ -105,12 +106,20 @@ class Posterior(ConstrainedTarget):
 
     def user_log_likelihood(self, params: Params, batch: Batch | None) -> Scalar:
         """Return the log likelihood of all rows at `params` in the user's space, estimated from `batch` if given."""
-        rows = self._data.rows(batch)
-        num_rows = num_rows_of(rows)
-        values = self.log_likelihood(params, rows)
+        rows, weights = self._data.rows(batch), None
+        if isinstance(rows, Drawn):
+            rows, weights = rows.values, rows.weights
+        values, num_rows = self.row_log_likelihoods(params, rows), num_rows_of(rows)
+        if weights is not None:
+            values = weights.astype(values.dtype) * values
+        return self._data.num_rows / num_rows * jnp.sum(values)
+
+    def row_log_likelihoods(self, params: Params, rows: Batch) -> Array:
+        """Return the log likelihood of each of these rows at `params` in the user's space."""
+        values, num_rows = self.log_likelihood(params, rows), num_rows_of(rows)
         if jnp.shape(values) != (num_rows,):
             raise ValueError(
                 f"log_likelihood must return one value per row, shape ({num_rows},); got shape {jnp.shape(values)}. "
                 "Sum over all axes but the first."
             )
-        return self._data.num_rows / num_rows * jnp.sum(values)
+        return values

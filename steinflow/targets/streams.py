@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from steinflow.targets.batches import batch_indices, block_size, row_blocks
+from steinflow.targets.influence import Drawn, Influence
 from steinflow.typing import Batch, PRNGKeyArray, PyTree
 
 BLOCK_STEPS = 64  # at most so many are read at once
@@ -27,8 +28,13 @@ class HostData(abc.ABC):
         """Return the shapes and dtypes of one batch."""
 
     @abc.abstractmethod
-    def read(self, key: PRNGKeyArray, start: int, stop: int, batch_size: int | None) -> Batch | None:
-        """Return the batches of steps start .. stop-1, stacked; fewer if they end before, None if there are none."""
+    def read(
+        self, key: PRNGKeyArray, start: int, stop: int, batch_size: int | None, influence: Influence | None = None
+    ) -> Batch | None:
+        """Return the batches of steps start .. stop-1, stacked; fewer if they end before, None if there are none.
+
+        `influence` is given to data only whose rows can be drawn by it.
+        """
 
     def blocks(self, num_rows: int, *, key: PRNGKeyArray) -> Iterator[Batch] | None:
         """Return blocks that together are all rows, as `Data.blocks`; None where they cannot be read again."""
@@ -52,7 +58,7 @@ class Shapes(HostData):
     def batch_shape(self, batch_size):
         return jax.tree.unflatten(self.structure, self.leaves)
 
-    def read(self, key, start, stop, batch_size):
+    def read(self, key, start, stop, batch_size, influence=None):
         return None
 
 
@@ -77,11 +83,13 @@ class Mapped(HostData):
     def batch_shape(self, batch_size):
         return jax.tree.map(lambda leaf: _on_device((batch_size, *leaf.shape[1:]), leaf.dtype), self.arrays)
 
-    def read(self, key, start, stop, batch_size):
+    def read(self, key, start, stop, batch_size, influence=None):
         # Always as many indices, so that this compiles once.
         steps = start + jnp.arange(BLOCK_STEPS)
-        indices = np.asarray(_block_indices(key, steps, self.num_rows, batch_size))[: stop - start]
-        return self._rows(indices)
+        if influence is None:
+            return self._rows(np.asarray(_block_indices(key, steps, self.num_rows, batch_size))[: stop - start])
+        rows, weights = (np.asarray(part)[: stop - start] for part in _block_draws(key, steps, influence, batch_size))
+        return Drawn(self._rows(rows), weights)
 
     def blocks(self, num_rows, *, key):
         for rows in row_blocks(self.arrays, self.num_rows, num_rows, key=key):
@@ -146,7 +154,7 @@ class Stream(HostData):
                 )
         return self._shape
 
-    def read(self, key, start, stop, batch_size):
+    def read(self, key, start, stop, batch_size, influence=None):
         self.batch_shape(batch_size)
         if start < self._position or (start > self._position and callable(self.batches)):
             self._open(start)
@@ -208,6 +216,11 @@ def _epochs(batches):
 @functools.partial(jax.jit, static_argnums=(2, 3))
 def _block_indices(key, steps, num_rows, batch_size):
     return jax.vmap(lambda step: batch_indices(key, step, num_rows=num_rows, batch_size=batch_size))(steps)
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def _block_draws(key, steps, influence, batch_size):
+    return jax.vmap(lambda step: influence.batch(key, step, batch_size))(steps)
 
 
 def _on_device(shape, dtype) -> jax.ShapeDtypeStruct:

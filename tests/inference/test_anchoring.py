@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 import steinflow as sf
+from steinflow.inference.anchoring import Anchoring
+from steinflow.inference.views import Noise
+from steinflow.targets.flat import from_prior
 
 NUM_ROWS, BATCH, DIM = 20_000, 50, 3
 RNG = np.random.default_rng(0)
@@ -120,6 +123,49 @@ def test_a_resumed_run_has_its_anchor(tmp_path):
     np.testing.assert_array_equal(resumed.particles, undisturbed.particles)
     np.testing.assert_array_equal(resumed.scores, undisturbed.scores)
     assert resumed.info["passes"] == undisturbed.info["passes"] > 0
+
+
+@pytest.mark.parametrize("where", [tuple, sf.data.Mapped], ids=["in memory", "mapped"])
+def test_a_column_that_three_rows_fill_is_not_missed(where):
+    """Batches of 50 see one of its rows every 130 steps, and would take each for 400."""
+    rare = np.zeros(NUM_ROWS, np.float32)
+    rare[[17, 4711, 12345]] = 80.0
+    x = np.c_[X[:, :2], rare]  # as many parameters as the other tests
+    precision = np.eye(DIM) + x.T.astype(float) @ x
+    mean, sd = np.linalg.solve(precision, x.T.astype(float) @ Y), np.sqrt(np.diag(np.linalg.inv(precision)))
+    result = fit(posterior(where((x, Y))))
+    assert np.max(np.abs(np.mean(result.particles, axis=0) - mean) / sd) < 0.1
+    np.testing.assert_allclose(np.std(result.particles, axis=0) / sd, 1, atol=0.05)
+    assert result.verdict.level == "good", result.verdict
+
+
+def test_langevin_steps_suit_the_rows():
+    """The variance here is 1/20,000: a step of 0.1 would diverge."""
+    result = fit(method=sf.ParallelSGLD())
+    assert np.max(np.abs(np.mean(result.particles, axis=0) - MEAN) / SD) < 0.6
+    np.testing.assert_allclose(np.std(result.particles, axis=0) / SD, 1, atol=0.3)
+
+
+def test_a_cloud_that_no_anchor_helps_does_not_read_all_rows_all_the_time():
+    class Restless:
+        """A run whose cloud has always left its anchor behind, by far."""
+
+        def noise(self, state, step, block, anchor):
+            origin = jnp.zeros(DIM)
+            return Noise(origin, origin[None], noise=1.0, plain=50.0, offset=1.0)
+
+        def score(self, point, rows):
+            return np.zeros(DIM)
+
+        def influences(self, point, deviations, rows):
+            return np.ones(len(rows[1]))
+
+    flat, particles = from_prior(IN_MEMORY, 50, key=jax.random.key(0))
+    anchoring = Anchoring(Restless(), flat, num_particles=50, num_steps=1000, key=jax.random.key(0))
+    anchored = anchoring.start(particles)
+    while (step := anchoring.next_step(anchored)) < 1000:
+        anchored = anchoring.updated(anchored, None, step, None)
+    assert 15 < anchored.passes < 25
 
 
 def test_a_single_point_does_not_read_all_rows_all_the_time():

@@ -45,10 +45,15 @@ _FEWEST_PARTICLES = 10  # whose scatter says something
 _FEWEST_STEPS = 500  # of which a third is remembered; an even sample knows more than a shorter way
 
 
-def _default_kernel(approximation: Approximation | None) -> Kernel:
+# The weight of the linear part, which knows the covariance. With minibatches steps are short, nothing explores after,
+# and many rows leave little beside a covariance to know.
+_LINEAR, _LINEAR_OF_BATCHES = 0.02, 0.2
+
+
+def _default_kernel(approximation: Approximation | None, linear: float) -> Kernel:
     if isinstance(approximation, RandomFeatures):  # the multiquadric has no distribution of frequencies
-        return Centered(IMQ(Wide()) + 0.02 * Linear())
-    return Centered(Multiquadric(Wide()) + 0.02 * Linear())
+        return Centered(IMQ(Wide()) + linear * Linear())
+    return Centered(Multiquadric(Wide()) + linear * Linear())
 
 
 class SVGDState(eqx.Module):
@@ -67,7 +72,8 @@ class SVGD(Method):
 
     Args:
         kernel: one of `sf.kernels`, as `sf.kernels.RBF()`, a sum of them, or a function k(x, y). None is the best
-            measured, `Centered(Multiquadric(Wide()) + 0.02 * Linear())`; with random features `IMQ` for `Multiquadric`.
+            measured, `Centered(Multiquadric(Wide()) + 0.02 * Linear())`; with random features `IMQ` for `Multiquadric`,
+            and with minibatches `0.2 * Linear()`.
         metric: the coordinates to work in, `sf.svgd.Cloud()` by default, or `sf.svgd.Euclidean()`.
         optimizer: the step rule, `sf.svgd.Adaptive()` by default, or any optax optimiser. Step sizes of optax want
             `sf.svgd.Euclidean()`, unless they are meant in units of the cloud.
@@ -78,6 +84,7 @@ class SVGD(Method):
     """
 
     kernel: Kernel
+    kernel_of_batches: Kernel
     metric: Metric
     step_rule: StepRule
     exploration: Exploration | None
@@ -92,7 +99,10 @@ class SVGD(Method):
         approximation: Approximation | None = None,
     ):
         all_default = kernel is None and metric is None and optimizer is None
-        self.kernel = _default_kernel(approximation) if kernel is None else positive_definite(kernel)
+        self.kernel, self.kernel_of_batches = (
+            _default_kernel(approximation, linear) if kernel is None else positive_definite(kernel)
+            for linear in (_LINEAR, _LINEAR_OF_BATCHES)
+        )
         self.metric = Cloud() if metric is None else metric
         self.step_rule = Adaptive() if optimizer is None else as_step_rule(optimizer)
         unasked = Microcanonical() if all_default else None
@@ -155,19 +165,20 @@ class SVGD(Method):
         known = jnp.all(jnp.isfinite(scores), axis=1, keepdims=True)
         frame = self.metric.frame(x)
         u, s = frame.points(x), frame.scores(jnp.where(known, scores, 0.0))
-        phi = self._direction(u, shortened(s) if arriving else s, key=key)
+        kernel = self.kernel if noise is None else self.kernel_of_batches
+        phi = self._direction(u, shortened(s) if arriving else s, kernel, key=key)
         if noise is not None:  # the direction is linear in the scores
             noisier = s + frame.scores(jnp.where(known, noise, 0.0))
-            noise = self._direction(u, noisier, key=key) - phi
+            noise = self._direction(u, noisier, kernel, key=key) - phi
         moves, step_rule = self.step_rule.moves(phi, u, step_rule, time=time, noise=noise)
         moved = x + frame.moves(moves)
         possible = jnp.all(jnp.isfinite(moved), axis=1, keepdims=True) & jnp.any(known)
         return jnp.where(possible, moved, x), step_rule, has_arrived(u, s)
 
-    def _direction(self, u, s, *, key):
+    def _direction(self, u, s, kernel, *, key):
         if self.approximation is None:
-            return stein_direction(u, s, self.kernel)
-        return self.approximation.direction(u, s, self.kernel, key=key)
+            return stein_direction(u, s, kernel)
+        return self.approximation.direction(u, s, kernel, key=key)
 
     def settle(self, target, state):
         recalled = _recalled(state)

@@ -77,7 +77,8 @@ def adagrad(step_size: float = 0.1) -> "optax.GradientTransformation":
 
 
 _CLEAR = 0.5  # the part of a squared direction that may be noise; beyond, its angles say little
-_PATIENCE = 0.9  # by how much steps that noise rules shrink
+_PATIENCE = 0.9  # by how much steps that noise rules change, on their way back to where they started
+_RECENT = 0.1  # what one step adds to the averages of noise and direction: a batch may by chance show no noise
 
 
 @functools.cache
@@ -115,6 +116,7 @@ class AdaptiveState(NamedTuple):
     last_shift: Array
     last_shape: Array
     stride: Array
+    powers: Array  # recent squares of both parts, and of their noise
 
 
 class Adaptive(StepRule):
@@ -150,7 +152,8 @@ class Adaptive(StepRule):
 
     def init(self, particles):
         size, longest = (jnp.asarray(value, particles.dtype) for value in (self.start, self.longest))
-        return AdaptiveState(size, size, jnp.zeros_like(particles[0]), jnp.zeros_like(particles), longest)
+        directions, powers = (jnp.zeros_like(particles[0]), jnp.zeros_like(particles)), jnp.zeros((2, 2), size.dtype)
+        return AdaptiveState(size, size, *directions, longest, powers)
 
     def moves(self, direction, points, state, *, time, noise=None):
         num_particles, dim = direction.shape
@@ -163,9 +166,12 @@ class Adaptive(StepRule):
         settling = self.settling / max(1 - dim / num_particles, 1e-6)
         shift_size = self._adapted(state.shift_size, shift_cosine, 1.0)
         shape_size = self._adapted(state.shape_size, shape_cosine, jnp.minimum(1.0, settling / num_steps))
-        striding = shift_cosine > 0.9
+        striding, powers = shift_cosine > 0.9, state.powers
         if noise is not None:
-            clear_shift, clear_shape = map(_clear, (shift, shape), mean_and_shape(jnp.nan_to_num(noise)))
+            parts = (shift, shape), mean_and_shape(jnp.nan_to_num(noise))
+            now = jnp.asarray([[jnp.sum(part**2) for part in pair] for pair in parts])
+            powers = jnp.where(time.step == 0, now, (1 - _RECENT) * powers + _RECENT * now)
+            clear_shift, clear_shape = powers[1] < _CLEAR * powers[0]
             shift_size = jnp.where(clear_shift, shift_size, self._patient(state.shift_size))
             shape_size = jnp.where(clear_shape, shape_size, self._patient(state.shape_size))
             longest = jnp.sqrt(jnp.mean(jnp.sum((shape_size * shape) ** 2, axis=1))) / self.longest
@@ -176,20 +182,15 @@ class Adaptive(StepRule):
         striding &= jnp.linalg.norm(shift) > state.stride
         stride = jnp.where(striding, 1.5 * state.stride, jnp.asarray(self.longest, direction.dtype))
         moves = _at_most(stride, shift) + _at_most(self.longest if noise is None else 2 * self.longest, shape)
-        return moves, AdaptiveState(shift_size, shape_size, unit_shift, unit_shape, stride)
+        return moves, AdaptiveState(shift_size, shape_size, unit_shift, unit_shape, stride, powers)
 
     def _patient(self, step_size):
         """Return the size of a step that noise rules: back to where it started, which averages more."""
-        return jnp.minimum(step_size, jnp.maximum(_PATIENCE * step_size, self.start)).astype(step_size.dtype)
+        return jnp.clip(self.start, _PATIENCE * step_size, step_size / _PATIENCE).astype(step_size.dtype)
 
     def _adapted(self, step_size, cosine, largest):
         rate = jnp.where(cosine > 0, self.growth, 1.0).astype(cosine.dtype) * cosine
         return jnp.minimum(step_size * jnp.exp(rate), largest).astype(step_size.dtype)
-
-
-def _clear(part, noise):
-    """Say whether a direction is more than its noise."""
-    return jnp.sum(noise**2) < _CLEAR * jnp.sum(part**2)
 
 
 def _decay(time, dtype):

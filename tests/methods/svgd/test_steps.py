@@ -109,7 +109,10 @@ def test_steps_adapt_where_directions_are_more_than_noise():
         assert np.all(sizes > 0.12) if grown else np.all(sizes == np.float32(0.1))
     state = state._replace(shift_size=jnp.asarray(0.8), shape_size=jnp.asarray(0.05))
     _, state = rule.moves(points, points, state, time=at(0), noise=large)
-    np.testing.assert_allclose([state.shift_size, state.shape_size], [0.72, 0.05], rtol=1e-6)
+    np.testing.assert_allclose([state.shift_size, state.shape_size], [0.72, 0.05 / 0.9], rtol=1e-6)  # back to 0.1
+    state = state._replace(shift_size=jnp.asarray(0.1), shape_size=jnp.asarray(0.1))
+    _, state = rule.moves(points, points, state, time=at(1), noise=small)  # one batch without noise is chance
+    np.testing.assert_allclose([state.shift_size, state.shape_size], 0.1, rtol=1e-6)
 
 
 def test_a_wide_cloud_contracts_without_losing_its_shape():
