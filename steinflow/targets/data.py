@@ -107,10 +107,15 @@ class Rows(Data):
         return None if self.rows_per_batch == self.num_rows else self.rows_per_batch
 
     def minibatch(self, key, step):
-        if self.batch_size is None:
-            return None
-        rows = batch_indices(key, step, num_rows=self.num_rows, batch_size=self.batch_size)
-        return jax.tree.map(lambda leaf: leaf[rows], self.values)
+        return None if self.batch_size is None else self.at(self.minibatch_indices(key, step))
+
+    def minibatch_indices(self, key: PRNGKeyArray, step: Array) -> Array:
+        """Return which rows step number `step` sees."""
+        return batch_indices(key, step, num_rows=self.num_rows, batch_size=self.batch_size or self.num_rows)
+
+    def at(self, indices: Array | slice) -> Batch:
+        """Return some of the rows."""
+        return jax.tree.map(lambda leaf: leaf[indices], self.values)
 
     def rows(self, batch):
         return self.values if batch is None else batch
