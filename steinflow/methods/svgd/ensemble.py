@@ -29,11 +29,12 @@ from steinflow.targets.flat import FlatTarget
 from steinflow.typing import Array, Batch, Particles, PRNGKeyArray, Scores, Weights
 
 # When each part ends, in percent of the steps: arriving, the trial of every count, and warming up.
-_ARRIVED, _TRIED, _WARM = 15, (20, 25, 45), 50
+_ARRIVED, _TRIED, _WARM = 15, (25, 45), 50
 _MOST_KEPT = 1000  # networks of all particles together
 _MOST_NUMBERS = 2**26  # of all networks that are kept: 256 MB in single precision
 _LEAST_STEEPNESS = 0.01  # of a weight, relative to the mean: none gets a scale above 10
 _ALL_ROWS = 20_000  # up to here a move sees all of them
+_LONGEST_STEP = 0.05  # of a weight while it arrives, on average: in short runs it cannot go as far as it might
 _NO_METRIC = Euclidean()
 
 
@@ -110,8 +111,9 @@ class Ensemble(Method):
         """
         first = sight.step < when.arrived
         since, until = jnp.where(first, 0, when.tried[-1]), jnp.where(first, when.arrived, when.warm)
-        share = (until - since) / jnp.maximum(when.arrived, 1)
-        time, climb = Time(sight.step - since, until - since), DecayingAdam(self.reach * share)
+        time = Time(sight.step - since, until - since)
+        mean_step = jnp.minimum(self.reach / jnp.maximum(when.arrived, 1), _LONGEST_STEP)
+        climb = DecayingAdam(mean_step * time.num_steps)
         x = state.arrived
         scores = sight.scores_to_climb(x)
         known = jnp.all(jnp.isfinite(scores), axis=1, keepdims=True)
@@ -170,7 +172,7 @@ def _trial(target: FlatTarget, state: EnsembleState, step: Array, when: _Phases,
     """Return the trial before the moves of this step; it judges in the second half of the time that a count has got."""
     assert state.trial is not None
     bounds = jnp.stack([when.arrived, *when.tried])
-    number = jnp.where(step == when.arrived, 0, 1 + sum(step > end for end in when.tried[:-1]))  # of the move before
+    number = jnp.searchsorted(bounds[:-1], step)  # of the count that the move before has tried; 0 is none, not yet
     late = (number == 0) | (2 * step > bounds[jnp.maximum(number - 1, 0)] + bounds[number])
     trial = jax.lax.cond(
         late & (step >= when.arrived) & (step <= when.tried[-1]),
@@ -178,7 +180,7 @@ def _trial(target: FlatTarget, state: EnsembleState, step: Array, when: _Phases,
         lambda: state.trial,
     )
     trial = jax.lax.cond(step == when.tried[-1], lambda: trial.decided(key=key), lambda: trial)
-    now = jnp.full_like(trial.choices, 1 + sum(step >= end for end in when.tried[:-1]))
+    now = jnp.maximum(jnp.searchsorted(bounds[:-1], step, side="right"), 1).astype(trial.choices.dtype)
     return dataclasses.replace(trial, choices=jnp.where(step < when.tried[-1], now, trial.choices))
 
 
