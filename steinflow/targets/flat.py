@@ -74,6 +74,11 @@ class FlatTarget(eqx.Module):
         return dataclasses.replace(self, source=self.source.approach)
 
     @property
+    def climbable(self) -> bool:
+        """Whether the density is high where the mass is, so that a method may climb it."""
+        return self.source.climbable
+
+    @property
     def is_tempered(self) -> Array:
         """Whether this is a flatter version of the target."""
         return jnp.zeros((), bool) if self.inverse_temperature is None else self.inverse_temperature < 1

@@ -78,7 +78,11 @@ class Ensemble(Method):
         most = min(_MOST_KEPT // len(particles), _MOST_NUMBERS // particles.size)
         num_keeping = num_steps * (100 - _WARM) // 100
         kept = jnp.zeros((max(1, min(most, num_keeping)), *particles.shape), particles.dtype)
-        adam, scales, trial = DecayingAdam(self.reach).init(particles), jnp.ones_like(particles), Trial.start(target, particles)
+        adam, scales, trial = (
+            DecayingAdam(self.reach).init(particles),
+            jnp.ones_like(particles),
+            Trial.start(target, particles),
+        )
         return EnsembleState(
             particles, particles, adam, walk, scales, trial, kept=kept, num_kept=jnp.zeros((), jnp.int32)
         )
@@ -112,8 +116,8 @@ class Ensemble(Method):
         first = sight.step < when.arrived
         since, until = jnp.where(first, 0, when.tried[-1]), jnp.where(first, when.arrived, when.warm)
         time = Time(sight.step - since, until - since)
-        mean_step = jnp.minimum(self.reach / jnp.maximum(when.arrived, 1), _LONGEST_STEP)
-        climb = DecayingAdam(mean_step * time.num_steps)
+        num_steps, num_first = (steps.astype(state.arrived.dtype) for steps in (time.num_steps, when.arrived))
+        climb = DecayingAdam(num_steps * jnp.minimum(self.reach / jnp.maximum(num_first, 1.0), _LONGEST_STEP))
         x = state.arrived
         scores = sight.scores_to_climb(x)
         known = jnp.all(jnp.isfinite(scores), axis=1, keepdims=True)
