@@ -78,13 +78,15 @@ class Ensemble(Method):
         most = min(_MOST_KEPT // len(particles), _MOST_NUMBERS // particles.size)
         num_keeping = num_steps * (100 - _WARM) // 100
         kept = jnp.zeros((max(1, min(most, num_keeping)), *particles.shape), particles.dtype)
-        adam, scales, trial = (
-            DecayingAdam(self.reach).init(particles),
-            jnp.ones_like(particles),
-            Trial.start(target, particles),
-        )
         return EnsembleState(
-            particles, particles, adam, walk, scales, trial, kept=kept, num_kept=jnp.zeros((), jnp.int32)
+            particles=particles,
+            arrived=particles,
+            adam=DecayingAdam(self.reach).init(particles),
+            walk=walk,
+            scales=jnp.ones_like(particles),
+            trial=Trial.start(target, particles),
+            kept=kept,
+            num_kept=jnp.zeros((), jnp.int32),
         )
 
     def step(self, target, state, batch, *, time, key):

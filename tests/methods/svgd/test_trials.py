@@ -130,7 +130,7 @@ def test_where_members_arrive_in_the_end_all_rows_count():
     y = x.sum(axis=1) * np.where(apart, -3, 1)
     target = sf.Posterior(log_prior, log_likelihood, jax.tree.map(np.float32, {"x": x, "y": y}))
     start = jnp.asarray(RNG.normal(size=(10, 3)), jnp.float32)
-    result = sf.fit(target, sf.Ensemble(), particles=start, num_steps=600, progress=False)
+    result = sf.fit(target, sf.Ensemble(), particles=start, num_steps=4000, progress=False)
     mode, without = (np.linalg.solve(a.T @ a + np.eye(3), a.T @ b) for a, b in ((x, y), (x[~apart], y[~apart])))
     assert np.max(np.abs(mode - without)) > 0.5
     np.testing.assert_allclose(result.state.arrived, np.broadcast_to(mode, (10, 3)), atol=0.1)
