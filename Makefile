@@ -13,7 +13,7 @@ UV := $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python
 EVERYTHING := --constraint $(CONSTRAINTS) --editable '.[dev]'
 
 .DEFAULT_GOAL := help
-.PHONY: demo test suite test-newest test-lowest test-slow lint format benchmark reproduce docs dist clean help
+.PHONY: demo test suite test-newest test-lowest test-slow lint format benchmark reproduce docs docs-version dist clean help
 
 demo: $(DEV) ## fit two posteriors, print a summary, write figures
 	$(BIN)/python examples/demo.py
@@ -61,6 +61,10 @@ reproduce: $(DEV) ## every figure and table of the paper, into reproduced/ (QUIC
 docs: $(DEV) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+docs-version: $(DEV) ## keep the documentation in the branch gh-pages as NAME=0.1, with ALIAS=latest for the newest release
+	NO_MKDOCS_2_WARNING=1 PATH="$(abspath $(BIN)):$$PATH" mike deploy --update-aliases $(NAME) $(ALIAS)
+	$(if $(ALIAS),$(BIN)/mike set-default $(ALIAS))
+
 dist: $(DEV) ## build wheel and sdist into dist/, and try the wheel in empty environments
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist
@@ -71,7 +75,7 @@ clean: ## remove the environment and everything built
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(DEV): pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from steinflow.models.formulas import formula
     from steinflow.models.networks import from_network
     from steinflow.results import plots
+    from steinflow.results.margins import contrasts, marginal_means
     from steinflow.targets.numpyro import from_numpyro
     from steinflow.targets.pymc import from_pymc
     from steinflow.targets.score import from_score
@@ -68,12 +69,14 @@ _LATER = {
     "SteinPoissonRegressor": "steinflow.estimators",
     "SteinRegressor": "steinflow.estimators",
     "constraints": "numpyro.distributions.constraints",
+    "contrasts": "steinflow.results.margins",
     "formula": "steinflow.models.formulas",
     "from_network": "steinflow.models.networks",
     "from_numpyro": "steinflow.targets.numpyro",
     "from_pymc": "steinflow.targets.pymc",
     "from_score": "steinflow.targets.score",
     "from_stan": "steinflow.targets.stan",
+    "marginal_means": "steinflow.results.margins",
     "models": "steinflow.models",
     "plots": "steinflow.results.plots",
 }
@@ -112,6 +115,7 @@ __all__ = [
     "Time",
     "calibrate",
     "constraints",
+    "contrasts",
     "cross_validate",
     "data",
     "dispersion",
@@ -128,6 +132,7 @@ __all__ = [
     "kernels",
     "ksd",
     "load",
+    "marginal_means",
     "mesh",
     "models",
     "plots",

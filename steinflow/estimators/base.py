@@ -179,18 +179,18 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         self.batch_size_ = model.data.batch_size
         target = _WeightedRows(model, log_prior, rows)
         method = default_method(*flatten(target, particles)) if self.method is None else self.method
-        self.num_steps_ = self.num_steps or default_num_steps(method, num_layers=len(self.hidden))
+        first_steps = self.num_steps or default_num_steps(method, num_layers=len(self.hidden))
         result = fit(
             target,
             method,
             particles=particles,
-            num_steps=self.num_steps_,
+            num_steps=first_steps if self.hidden else self.num_steps,
             key=key,
             progress=watch.progress,
             record=watch.record,
-            record_every=max(1, self.num_steps_ // watch.num_records) if watch.num_records else None,
+            record_every=max(1, first_steps // watch.num_records) if watch.num_records else None,
         )
-        self.start_ = jax.tree.map(np.asarray, particles)
+        self.start_, self.num_steps_ = jax.tree.map(np.asarray, particles), max(first_steps, result.info["num_steps"])
         judged = judged_by_predictions(model, result.particles, result.num_chains)
         info = {**result.info, **judged}
         return self._keep(dataclasses.replace(result, target=self._in_units(model), info=info))

@@ -228,7 +228,7 @@ def _manager(path, keep):
 
 def _snapshot(meta, arrays, start, records) -> Snapshot:
     leaves = [arrays["state"][name] for name in sorted(arrays["state"])]
-    dynamic, static = eqx.partition((start.state, start.anchored), eqx.is_array)
+    dynamic, static = eqx.partition((start.state, start.anchored), _is_saved)
     templates, structure = jax.tree.flatten(dynamic)
     restored = [_like(template, leaf) for template, leaf in zip(templates, leaves, strict=True)]
     state, anchored = eqx.combine(jax.tree.unflatten(structure, restored), static)
@@ -249,7 +249,11 @@ def _stacked(history):
 
 
 def _array_leaves(state):
-    return jax.tree.leaves(eqx.filter(state, eqx.is_array))
+    return jax.tree.leaves(eqx.filter(state, _is_saved))
+
+
+def _is_saved(leaf) -> bool:
+    return eqx.is_array(leaf) and leaf.size > 0  # orbax refuses empty arrays
 
 
 def _to_numpy(leaf) -> np.ndarray:

@@ -9,6 +9,7 @@ from steinflow.typing import Particles
 
 _PARTICLES, _MEMBERS = 100, 10
 _STEPS, _STEPS_OF_ENSEMBLES = 1_000, 10_000
+_STEPS_WHERE_NEEDED = 5_000
 
 
 def default_num_particles(target: Target) -> int:
@@ -28,3 +29,9 @@ def default_method(target: FlatTarget, particles: Particles) -> Method:
 def default_num_steps(method: Method, num_layers: int = 1) -> int:
     """Return how many steps to take: 1,000, and of an ensemble 10,000 for every hidden layer, where that is known."""
     return num_layers * _STEPS_OF_ENSEMBLES if isinstance(method, Ensemble) else _STEPS
+
+
+def default_limits(method: Method) -> tuple[int, int]:
+    """Return how many steps to take, and how many at most, where the verdict on the first ones advises more."""
+    steps = default_num_steps(method)
+    return steps, _STEPS_WHERE_NEEDED if isinstance(method, SVGD) else steps

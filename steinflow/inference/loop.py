@@ -1,6 +1,7 @@
 """The only loop: it runs any method on any target in compiled chunks, watches, records, and says how it ended."""
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -17,7 +18,7 @@ from steinflow.devices.keys import as_key, split_key
 from steinflow.inference.anchoring import Anchored, Anchoring
 from steinflow.inference.checkpoints import Checkpoint, CheckpointFolder, Snapshot
 from steinflow.inference.compiled import Record, Run
-from steinflow.inference.defaults import default_method, default_num_particles, default_num_steps
+from steinflow.inference.defaults import default_limits, default_method, default_num_particles
 from steinflow.inference.endings import ending_of
 from steinflow.inference.fingerprints import fingerprint
 from steinflow.inference.interruption import Interruption
@@ -29,6 +30,7 @@ from steinflow.methods.base import Method, Settled
 from steinflow.results.outcome import Ending, Outcome
 from steinflow.results.predictions import judged_by_predictions
 from steinflow.results.result import Result, versions
+from steinflow.results.verdict import Remedy
 from steinflow.targets.base import Target, as_target
 from steinflow.targets.data import Data, refuse_rows
 from steinflow.targets.feed import Feed
@@ -67,7 +69,8 @@ def fit(
         particles: starting points, with a leading axis; drawn from the target's prior if not given.
         num_particles: how many to draw from the prior, by default 100, or 10 members of an ensemble of networks.
         num_steps: the number of steps, unless the run is stopped before; by default 1,000, or 10,000 of an ensemble.
-            The default method ends when it knows mean and spread as well as 10,000 independent draws would.
+            The default method ends when it knows mean and spread as well as 10,000 independent draws would. Where it
+            still advises more steps after 1,000, and nobody has said how many, it takes 4,000 more.
         key: an int or a JAX key.
         progress: show a bar with the rate, KSD and dispersion.
         record: functions of all particles (in the user's structure) to record by name, such as `{"x": lambda x: x}`.
@@ -118,10 +121,12 @@ def fit(
             else from_prior(target, num_particles or default_num_particles(target), key=prior_key)
         )
         method = default_method(flat, start) if method is None else method
-        num_steps = num_steps or default_num_steps(method)
-        record_every = record_every or max(1, num_steps // _RECORDS)
-        plan = Plan(method, flat, dict(record or {}), as_array(np.int32(num_steps)), run_key, data_key)
-        identity = {} if checkpoint is None else _identity(plan, start if given else None, len(start), record_every)
+        limits = (num_steps, num_steps) if num_steps else default_limits(method)
+        record_every = record_every or max(1, limits[0] // _RECORDS)
+        plan = Plan(method, flat, dict(record or {}), as_array(np.int32(limits[0])), run_key, data_key)
+        identity = (
+            {} if checkpoint is None else _identity(plan, start if given else None, len(start), limits, record_every)
+        )
 
         stack.enter_context(sharding.use(mesh))
         stack.enter_context(sharding.lost_contact_explained(resumable=checkpoint is not None))
@@ -132,10 +137,10 @@ def fit(
             run,
             target.data if flat.noisy and flat.identified else None,
             num_particles=len(start),
-            num_steps=num_steps,
+            num_steps=limits[0],
             key=data_key,
         )
-        snapshot = Snapshot(run.init(start, num_steps, init_key), anchoring.start(start))
+        snapshot = Snapshot(run.init(start, limits[0], init_key), anchoring.start(start))
         interruption.check()
         restored = folder.restore(snapshot, run.records(snapshot.state, feed.example(), snapshot.anchor))
         snapshot = snapshot if restored is None else restored
@@ -145,30 +150,52 @@ def fit(
         if restored is None:
             _check_start(run, plan, snapshot, feed.block, len(start))
             interruption.check()
-        bar = tqdm(total=num_steps, initial=snapshot.step, unit="step", disable=not progress or jax.process_index() > 0)
+        bar = tqdm(initial=snapshot.step, unit="step", disable=not progress or jax.process_index() > 0)
         stack.enter_context(bar)
-        try:
-            outcome = _loop(run, snapshot, feed, anchoring, folder, bar, interruption, num_steps, record_every, stop)
-        except KeyboardInterrupt:  # of a rule, or of somebody else's signal handler
-            if interruption.requested or snapshot.step == 0 or jax.process_count() > 1:
-                raise
-            outcome = Outcome.INTERRUPTED
-        folder.save(snapshot)
-        state = sharding.bring_home(snapshot.state)
-        end = method.settle(flat, state)
-        last = sharding.replicate(end.state)
-        snapshot.anchored = anchoring.updated(snapshot.anchored, last, max(0, snapshot.step - 1), feed.block)
-        final = run.final(last, snapshot.step, feed.block, snapshot.anchor)
-    if interruption.requested:  # also after the last step: who runs several fits in a row asks each how it ended
-        outcome = Outcome.INTERRUPTED
-    ending = ending_of(outcome, final, step=snapshot.step, num_steps=num_steps, stop=stop)
-    return _result(method, final, state, end, snapshot, ending, target)
+
+        def run_to(num_steps: int, run: Run = run) -> Result:
+            bar.total = num_steps
+            bar.refresh()
+            try:
+                loop = run, snapshot, feed, anchoring, folder, bar, interruption
+                outcome = _loop(*loop, num_steps, record_every, stop)
+            except KeyboardInterrupt:  # of a rule, or of somebody else's signal handler
+                if interruption.requested or snapshot.step == 0 or jax.process_count() > 1:
+                    raise
+                outcome = Outcome.INTERRUPTED
+            folder.save(snapshot)
+            state = sharding.bring_home(snapshot.state)
+            end = method.settle(flat, state)
+            last = sharding.replicate(end.state)
+            snapshot.anchored = anchoring.updated(snapshot.anchored, last, max(0, snapshot.step - 1), feed.block)
+            final = run.final(last, snapshot.step, feed.block, snapshot.anchor)
+            if interruption.requested:  # also after the last step: who runs several fits asks each how it ended
+                outcome = Outcome.INTERRUPTED
+            ending = ending_of(outcome, final, step=snapshot.step, num_steps=num_steps, stop=stop)
+            return _result(method, final, state, end, snapshot, ending, target)
+
+        if snapshot.step <= limits[0]:
+            result = run_to(limits[0])
+            if limits[-1] == limits[0] or not _should_go_on(result):
+                return result
+            # From where the particles are, before they settled: there they are draws.
+            particles = method.draws(flat, snapshot.state, key=init_key).particles
+            snapshot.state = run.init(particles, limits[-1], split_key(init_key, 2)[1])
+        return run_to(limits[-1], Run(dataclasses.replace(plan, num_steps=as_array(np.int32(limits[-1])))))
+
+
+def _should_go_on(result: Result) -> bool:
+    """Say whether the run is advised to take more steps, and exploring particles can follow the advice."""
+    explored = result.outcome is Outcome.STEP_LIMIT and "trajectory" in result.info
+    return explored and Remedy.MORE_STEPS in result.verdict.remedies
 
 
 def _loop(run, snapshot, feed, anchoring, folder, bar, interruption, num_steps, record_every, stop) -> Outcome:
     """Take the snapshot through its steps, a compiled chunk at a time, and say how it ended."""
     chunk, interrupted = 1, False
     outcome = _judged(snapshot.history, stop)  # where the run was saved, its rule may have been another
+    if outcome is None and 0 < snapshot.step < num_steps and snapshot.step % record_every == 0:
+        outcome = Outcome.SETTLED if run.done(snapshot.state) else None
     while outcome is None:
         step = snapshot.step
         if step == num_steps:
@@ -252,7 +279,9 @@ def _check_start(run, plan: Plan, snapshot: Snapshot, block, num_particles: int)
         )
 
 
-def _identity(plan: Plan, given: Particles | None, num_particles: int, record_every: int) -> dict[str, str]:
+def _identity(
+    plan: Plan, given: Particles | None, num_particles: int, limits: tuple[int, int], record_every: int
+) -> dict[str, str]:
     """Return what makes this run the same run when it is started again.
 
     Particles from the prior follow from target and key; their last bits may differ from machine to machine.
@@ -263,7 +292,7 @@ def _identity(plan: Plan, given: Particles | None, num_particles: int, record_ev
         "method": fingerprint(plan.method),
         "particles": f"{num_particles} in {plan.target.dim} dimensions",
         "starting point of the particles": "the prior" if given is None else fingerprint(np.asarray(given)),
-        "num_steps": str(int(plan.num_steps)),
+        "num_steps": " to ".join(map(str, dict.fromkeys(limits))),
         "key": fingerprint(plan.key),
         "record": f"{', '.join(plan.record) or 'nothing'} every {record_every} steps",
         "function to record": fingerprint(plan.record),

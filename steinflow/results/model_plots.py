@@ -5,10 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from steinflow.devices.keys import as_key, split_key
 from steinflow.results.curves import BAND, effect_of
 from steinflow.results.figures import BLUE, GREY, INK, ORANGE, style
 from steinflow.results.result import Result
 from steinflow.results.summary import weighted_quantiles
+from steinflow.targets.base import Target
+from steinflow.targets.flat import from_prior
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -98,18 +101,41 @@ def predictive_check(result: Result, *, key: int = 0) -> "Figure":
     Raises:
         ValueError: if the target says nothing about new data, or values are censored.
     """
-    drawn = result.predictive(key=key)
-    assert result.target is not None
-    assert result.target.observations is not None  # else there is nothing predictive
-    observed = result.target.observations.observed()
+    return _draw_check(result.target, result.predictive(key=key), "Posterior predictive check", calibrated=True)
+
+
+def prior_check(target: Target, *, num_draws: int = 100, key: int = 0) -> "Figure":
+    """Draw data sets from the prior predictive distribution beside the observed one, before anything is fitted.
+
+    A prior is fine if what was observed would not surprise it, and what it says is not absurd.
+
+    Args:
+        target: one that knows its prior and its observations: a formula, a model of `sf.models`, NumPyro or PyMC.
+        num_draws: how many data sets.
+        key: of the draws.
+
+    Raises:
+        ValueError: if the target says nothing about new data or has no prior, or values are censored.
+    """
+    observations = target.observations
+    if observations is None:
+        raise ValueError("This target says nothing about new data: prior_check is for formulas and models of data.")
+    prior_key, data_key = split_key(as_key(key), 2)
+    flat, particles = from_prior(target, num_draws, key=prior_key)
+    drawn = observations.predictive(flat.to_user(particles), key=data_key)
+    return _draw_check(target, drawn, "Prior predictive check", calibrated=False)
+
+
+def _draw_check(target, drawn, title, *, calibrated):
+    observed = target.observations.observed()  # there are some, else there would be nothing predictive
     name = next(name for name in observed if name in drawn)
     y, new = np.asarray(observed[name], float).reshape(-1), np.asarray(drawn[name], float)
     new = new.reshape(len(new), -1)
-    if getattr(getattr(getattr(result.target, "about", None), "response", None), "is_bound", None) is not None:
+    if getattr(getattr(getattr(target, "about", None), "response", None), "is_bound", None) is not None:
         raise ValueError("Some observed values are only lower bounds, beside which new data would look too large.")
     with style() as plt:
         figure, axis = plt.subplots(figsize=(5.2, 3.4), layout="constrained")
-        if set(np.unique(y)) <= {0.0, 1.0}:
+        if calibrated and set(np.unique(y)) <= {0.0, 1.0}:
             _draw_calibration(axis, y, new.mean(axis=0))
         elif np.array_equal(y, np.round(y)) and len(np.unique(y)) <= _MOST_COUNTS:
             _draw_rootogram(axis, y, new)
@@ -118,7 +144,7 @@ def predictive_check(result: Result, *, key: int = 0) -> "Figure":
             _draw_overlay(axis, y, new)
             axis.set_xlabel(name)
         axis.legend()
-        figure.suptitle("Posterior predictive check", fontsize=11)
+        figure.suptitle(title, fontsize=11)
     return figure
 
 

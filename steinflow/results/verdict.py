@@ -159,7 +159,7 @@ def judge(
     error = metrics["mean_error"] = max(metrics["mean_error"] ** 2 - score_noise**2, 0.0) ** 0.5
     moving = _is_rising(history) or (clear and error > _MEAN_BAD)
     findings = [
-        _on_number(size, dim),
+        _on_number(size, dim, explored=trajectory is not None),
         _on_lost(values),
         _on_spread(dispersion, num_particles, moving=moving),
         _on_outliers(x, w),
@@ -194,6 +194,8 @@ def judge(
         good += f", the mean within about {max(error, batch_noise or 0.0, 0.01):.2f} sds"
     if batch_noise is None:
         good += f", KSD like that of {draws:.0f} independent draws"
+    if size <= dim:
+        good += f", correlations of {dim} parameters by result.draws() rather than by {size:.0f} particles"
     return verdict_of(findings, metrics, f"{good} (a mode that no particle found would not show)")
 
 
@@ -227,14 +229,15 @@ def graded(value: float, doubtful: float, bad: float, reason: str, *remedies: Re
     return Finding("bad" if value > bad else "doubtful", reason, remedies) if value > doubtful else None
 
 
-def _on_number(size, dim):
+def _on_number(size, dim, *, explored):
     if size < _FEW:
         return Finding("doubtful", f"{size:.0f} particles say little about the spread", (Remedy.ENOUGH_PARTICLES,))
     reason = (
         f"{size:.0f} particles in {dim} dimensions capture the scale of each parameter but not all correlations: that "
         f"takes more than {dim}, better {2 * dim}"
     )
-    return Finding("doubtful", reason, (Remedy.MORE_PARTICLES,)) if size <= dim else None
+    # Who explored knows them: `result.draws()` has as many states as anybody wants.
+    return Finding("doubtful", reason, (Remedy.MORE_PARTICLES,)) if size <= dim and not explored else None
 
 
 def _on_lost(log_densities):

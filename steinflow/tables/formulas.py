@@ -69,7 +69,7 @@ def fit_formula(
     if method != "nuts":  # which needs all rows
         batch_size = batch_size or usual_batch_size(len(learn))
     target = problem.target(learn, batch_size)
-    num_steps = num_steps or 1000
+    first_steps = num_steps or 1000
     result = fit(
         target,
         METHODS[method](len(learn)),
@@ -78,7 +78,7 @@ def fit_formula(
         key=seed,
         progress=progress,
         record={"parameters": FormulaRecorder(tuple(target.priors))},
-        record_every=max(1, num_steps // RECORDS),
+        record_every=max(1, first_steps // RECORDS),
     )
     fitted = FormulaFit(problem, target, result)
     held_out = usable.iloc[test].reset_index(drop=True)
@@ -98,7 +98,7 @@ def fit_formula(
             "model": problem.model,
             "method": method,
             "num_particles": num_particles or 100,
-            "num_steps": num_steps,
+            "num_steps": max(first_steps, result.info["num_steps"]),
             "batch_size": batch_size,
             "seed": seed,
         },

@@ -19,6 +19,7 @@ from runs import X0
 from scenarios import normal_log_density
 
 import steinflow as sf
+from steinflow.inference.checkpoints import CheckpointFolder, Snapshot
 
 
 def mean_by_name(x):
@@ -240,3 +241,14 @@ def test_settings_are_checked(tmp_path):
         sf.Checkpoint(tmp_path, every_steps=0)
     with pytest.raises(ValueError, match="keep must be at least 1"):
         sf.Checkpoint(tmp_path, keep=0)
+
+
+def test_states_with_empty_arrays_are_saved(tmp_path):
+    """As those of particles that explore in three dimensions or more, to which none are added."""
+    state = {"points": jnp.arange(6.0).reshape(2, 3), "added": jnp.zeros((2, 0))}
+    with CheckpointFolder(tmp_path, {}) as folder:
+        folder.save(Snapshot(state, step=3))
+    with CheckpointFolder(tmp_path, {}) as folder:
+        restored = folder.restore(Snapshot(jax.tree.map(jnp.zeros_like, state)), {})
+    assert restored.step == 3
+    jax.tree.map(np.testing.assert_array_equal, restored.state, state)

@@ -267,3 +267,44 @@ def test_the_default_method(target, shape, method):
     particles = X0.reshape(shape)
     found, expected = (run(target, chosen, particles=particles, num_steps=2) for chosen in (None, method))
     np.testing.assert_array_equal(found.particles, expected.particles)
+
+
+def funnel(x):
+    """Known to the particles only after thousands of steps: its log scale has an sd of 1.5."""
+    return -0.5 * (x[0] / 1.5) ** 2 - 0.5 * jnp.sum(x[1:] ** 2) * jnp.exp(-x[0]) - 0.5 * (len(x) - 1) * x[0]
+
+
+@pytest.fixture(scope="module")
+def of_a_funnel():
+    start = jax.random.normal(jax.random.key(0), (50, 3))
+    return lambda **settings: sf.fit(funnel, particles=start, key=1, progress=False, **settings)
+
+
+def test_a_run_follows_its_own_advice_to_take_more_steps(of_a_funnel):
+    """Unless somebody has said how many; then the scale, on which all depends, is right."""
+    asked, result = of_a_funnel(num_steps=1000), of_a_funnel()
+    assert "take more steps" in asked.verdict.remedies
+    assert (asked.info["num_steps"], result.info["num_steps"]) == (1000, 5000)
+    assert result.ending.outcome is sf.Outcome.STEP_LIMIT
+    assert result.history["step"][-1] == 5000
+    assert np.all(np.diff(result.history["step"]) > 0)
+    np.testing.assert_allclose(result.sd()[0], 1.5, rtol=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed_at", [600, 1000, 1700])
+def test_a_run_that_goes_on_is_resumed_bit_for_bit(of_a_funnel, tmp_path, killed_at):
+    class KilledError(Exception):
+        pass
+
+    def kill(history):
+        if history["step"][-1] == killed_at:
+            raise KilledError
+
+    checkpoint = sf.Checkpoint(tmp_path, every_steps=killed_at)
+    with pytest.raises(KilledError):
+        of_a_funnel(checkpoint=checkpoint, stop=kill)
+    resumed, whole = of_a_funnel(checkpoint=checkpoint), of_a_funnel()
+    np.testing.assert_array_equal(resumed.particles, whole.particles)
+    again = of_a_funnel(checkpoint=checkpoint)
+    np.testing.assert_array_equal(again.particles, whole.particles)

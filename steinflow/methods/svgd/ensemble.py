@@ -36,6 +36,7 @@ _LEAST_STEEPNESS = 0.01  # of a weight, relative to the mean: none gets a scale 
 _ALL_ROWS = 20_000  # up to here a move sees all of them
 _LONGEST_STEP = 0.05  # of a weight while it arrives, on average: in short runs it cannot go as far as it might
 _NO_METRIC = Euclidean()
+_SHORT = 1000  # steps, however many there are: modes that nobody finds outweigh the bias of larger ones
 
 
 class EnsembleState(eqx.Module):
@@ -74,7 +75,7 @@ class Ensemble(Method):
             raise ValueError(f"reach, how far a weight can go, must be positive; got {self.reach}.")
 
     def init(self, target, particles, *, num_steps, key):
-        walk = Walk.start(self.exploration, particles, _NO_METRIC, key=key)
+        walk = Walk.start(self.exploration, particles, _NO_METRIC, num_steps=_SHORT, key=key)
         most = min(_MOST_KEPT // len(particles), _MOST_NUMBERS // particles.size)
         num_keeping = num_steps * (100 - _WARM) // 100
         kept = jnp.zeros((max(1, min(most, num_keeping)), *particles.shape), particles.dtype)

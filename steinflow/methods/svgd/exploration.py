@@ -24,6 +24,7 @@ _FEWEST_DIMENSIONS = 3  # in which a direction turns; where there are fewer, sta
 _STIFFEST = 10.0  # times what is wanted: a particle counts for no more, lest a few stiff ones hold up all
 _CURVED = 4.0  # times as much as for most: there, steps are shorter; a step that changes everywhere is biased by 2%
 _FLATTEST = 0.1  # curvature; 1 where the target is a Gaussian as wide as the cloud
+_STEPS = 1000  # of a run whose errors of energy are those that were measured to be small enough
 _FOLLOWING = 3  # the spread averages over about the last third of the steps so far: its start is soon forgotten
 
 
@@ -34,8 +35,8 @@ class Exploration(eqx.Module):
     """
 
     @abc.abstractmethod
-    def init(self, particles: Particles, *, key: PRNGKeyArray) -> Any:
-        """Return the state before the first step."""
+    def init(self, particles: Particles, *, num_steps: int, key: PRNGKeyArray) -> Any:
+        """Return the state before the first step of a run of so many."""
 
     @abc.abstractmethod
     def moves(self, scores: Scores, state: Any, *, key: PRNGKeyArray) -> Array:
@@ -79,12 +80,14 @@ class MicrocanonicalState(eqx.Module):
         shared_size: the step size of most.
         own_sizes: that of every particle relative to it, as a column: 1, or less where the target is much more curved;
             with steps of their own, whatever suits each.
+        energy_error: the variance of the error of energy, per dimension, that the step sizes are to hold.
     """
 
     directions: Array
     added: Array
     shared_size: Scalar
     own_sizes: Array
+    energy_error: Scalar
 
     @property
     def sizes(self) -> Array:
@@ -105,7 +108,8 @@ class Microcanonical(Exploration):
 
     All particles share one step size, which holds the variance of the energy's error, per step and dimension, at
     `energy_error`: where it is smaller, the states are less biased and further correlated. A parameter on which all
-    others depend sees the errors of all dimensions together, whose variance is at most `total_error`. The energy's
+    others depend sees the errors of all dimensions together, whose variance is at most `total_error`. Both are those
+    of a run of 1,000 steps, and less in a longer one in proportion: bias and chance vanish together. The energy's
     change is taken from the scores at both ends (the trapezoid rule, exact on Gaussians), so that no log density is
     needed, and no large ones are subtracted.
 
@@ -129,14 +133,17 @@ class Microcanonical(Exploration):
     own_steps: bool = False
     first_step: float = 0.1
 
-    def init(self, particles, *, key):
+    def init(self, particles, *, num_steps, key):
         num_particles, dim = particles.shape
         all_dims = max(dim, _FEWEST_DIMENSIONS)
         direction_key, added_key = jax.random.split(key)
         directions = normal(direction_key, (num_particles, all_dims), particles.dtype)
         added = normal(added_key, (num_particles, all_dims - dim), particles.dtype)
         first = jnp.asarray(self.first_step * all_dims**0.5, particles.dtype)
-        return MicrocanonicalState(_unit(directions), added, first, jnp.ones_like(particles[:, :1]))
+        error = min(self.energy_error, self.total_error / all_dims) * min(1.0, _STEPS / num_steps)
+        return MicrocanonicalState(
+            _unit(directions), added, first, jnp.ones_like(particles[:, :1]), jnp.asarray(error, particles.dtype)
+        )
 
     def durations(self, state):
         return state.sizes[:, 0]
@@ -154,7 +161,7 @@ class Microcanonical(Exploration):
         error = gained + gained_then - 0.5 * sizes[:, 0] * jnp.sum(halfway * (before + there), axis=1)
 
         known = made & jnp.isfinite(error)[:, None]
-        wanted = min(self.energy_error, self.total_error / all_dims) * jnp.where(warming, 5.0, 1.0).astype(error.dtype)
+        wanted = state.energy_error * jnp.where(warming, 5.0, 1.0).astype(error.dtype)
         errors = jnp.minimum(jnp.where(known[:, 0], error, 0.0) ** 2 / all_dims, _STIFFEST * wanted)
         if self.own_steps:
             # The error of one move is mostly chance: a step that followed each would depend on where the particle is.
@@ -175,6 +182,7 @@ class Microcanonical(Exploration):
             added,
             jnp.minimum(shared_size, longest),
             jnp.minimum(own_sizes, longest / shared_size) if self.own_steps else own_sizes,
+            state.energy_error,
         )
         noise = jnp.sqrt((jnp.exp(2 * after.sizes / (self.way * all_dims**0.5)) - 1) / all_dims)
         directions = _unit(directions + noise * normal(key, directions.shape, directions.dtype))
@@ -221,12 +229,14 @@ class Walk(eqx.Module):
     state: Any
 
     @classmethod
-    def start(cls, exploration: Exploration, particles: Particles, metric: Metric, *, key: PRNGKeyArray) -> "Walk":
+    def start(
+        cls, exploration: Exploration, particles: Particles, metric: Metric, *, num_steps: int, key: PRNGKeyArray
+    ) -> "Walk":
         """Return a walk that has not begun: its first step stays where it is, and takes scores, spread and frame."""
         unknown = jax.eval_shape(lambda x: _spread_and_frame(x, metric), particles)
         spread, frame = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), unknown)
-        num_steps, state = jnp.zeros((), particles.dtype), exploration.init(particles, key=key)
-        return cls(jnp.zeros_like(particles), spread, frame, num_steps, state)
+        state = exploration.init(particles, num_steps=num_steps, key=key)
+        return cls(jnp.zeros_like(particles), spread, frame, jnp.zeros((), particles.dtype), state)
 
     @property
     def memory_frame(self) -> Frame:

@@ -31,7 +31,7 @@ class Journey(eqx.Module):
         cls, exploration: Exploration, particles: Particles, metric: Metric, *, num_steps: int, key: PRNGKeyArray
     ) -> "Journey":
         """Return a journey that has not begun."""
-        walk, no = Walk.start(exploration, particles, metric, key=key), jnp.zeros((), bool)
+        walk, no = Walk.start(exploration, particles, metric, num_steps=num_steps, key=key), jnp.zeros((), bool)
         return cls(walk, Trajectory.empty(particles, walk.memory_frame, num_steps), no, no)
 
     def after(

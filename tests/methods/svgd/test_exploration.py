@@ -22,7 +22,7 @@ def eight_schools(x):
 def walked(score, particles, num_steps, *, warming=False, seed=0, exploration=None):
     """Particles after a walk in the spread of the cloud, and the walk."""
     exploration = Microcanonical() if exploration is None else exploration
-    walk = Walk.start(exploration, particles, Cloud(), key=jax.random.key(seed))
+    walk = Walk.start(exploration, particles, Cloud(), num_steps=1000, key=jax.random.key(seed))
 
     def step(k, carry):
         x, walk = carry
@@ -105,7 +105,7 @@ def test_what_a_particle_sees_counts_as_long_as_it_stays():
     exploration, score = Microcanonical(), jax.jit(jax.vmap(jax.grad(log_density)))
     points = jax.random.normal(jax.random.key(0), (2000, 3))
     points = jnp.where(jnp.arange(2000)[:, None] % 3 == 0, points / 6, points)  # its mass is a third
-    walk = Walk.start(exploration, points, Cloud(), key=jax.random.key(1))
+    walk = Walk.start(exploration, points, Cloud(), num_steps=1000, key=jax.random.key(1))
 
     def step(carry, k):
         x, walk = carry

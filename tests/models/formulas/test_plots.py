@@ -60,3 +60,13 @@ def test_other_targets_are_refused(result):
     plain = sf.fit(lambda x: -x @ x, particles=np.zeros((5, 1)), num_steps=1, progress=False)
     with pytest.raises(ValueError, match="model by formula"):
         sf.plots.conditional_effects(plain)
+
+
+def test_prior_draws_beside_the_observed_data(table):
+    target = sf.formula("y ~ x * z + t + (1 | g)", table)
+    figure = sf.plots.prior_check(target, num_draws=20)
+    assert "Prior" in figure.get_suptitle()
+    new = [line for line in figure.axes[0].lines if line.get_label() != "observed"]
+    assert len(new) == 20
+    with pytest.raises(ValueError, match="nothing about new data"):
+        sf.plots.prior_check(sf.Density(lambda x: -(x**2).sum()))

@@ -1,0 +1,150 @@
+"""What a model by formula says on average over the rows of a table: marginal means, and contrasts between them.
+
+Every row is predicted as if its column had one value, then another, and all else stayed as it is; the average over the
+rows is a number for every particle, and so is the difference of two. On a linear model without interactions a contrast
+is a coefficient; behind a link, or with interactions, it is what coefficients do not say.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from steinflow.results.result import Result
+from steinflow.results.summary import weighted_quantiles
+
+if TYPE_CHECKING:
+    import pandas
+
+_BLOCK = 10_000  # rows predicted at once
+_FEW = 10  # whole numbers with so many values are taken as they are
+_QUANTILES = {"5%": 0.05, "50%": 0.5, "95%": 0.95}
+
+
+def marginal_means(
+    result: Result, column: str, *, at: Sequence[Any] | None = None, by: str | None = None
+) -> "pandas.DataFrame":
+    """Return the mean of the response for values of a column, averaged over the rows of the table.
+
+    Args:
+        result: of a model by formula.
+        column: the predictor that is given one value after the other in all rows.
+        at: the values; by default all levels, or of a number its mean and a sd to both sides.
+        by: another column, for whose values means are taken apart.
+
+    Returns:
+        A row for every value (of every class, where the response has classes), with mean, sd and quantiles.
+
+    Raises:
+        ValueError: if the target is no formula, or there is no such column.
+    """
+    return _table(result, _margins(result, column, at, by))
+
+
+def contrasts(
+    result: Result,
+    column: str,
+    *,
+    at: Sequence[Any] | None = None,
+    by: str | None = None,
+    pairs: bool = False,
+) -> "pandas.DataFrame":
+    """Return how the mean of the response differs between values of a column, averaged over the rows of the table.
+
+    Args:
+        result: of a model by formula.
+        column: the predictor.
+        at: the values to compare; by default all levels, or of a number its mean and one unit more.
+        by: another column, for whose values contrasts are taken apart.
+        pairs: every value against every earlier one, not only against the first.
+
+    Returns:
+        A row for every difference (of every class, where the response has classes), with mean, sd and quantiles.
+
+    Raises:
+        ValueError: if the target is no formula, there is no such column, or there is nothing to compare.
+    """
+    frame = _formula(result).about.frame
+    if at is None and column in frame and _is_continuous(frame[column]):
+        middle = float(frame[column].mean())
+        at = [middle, middle + 1]
+    margins = _margins(result, column, at, by)
+    found = {}
+    for part in dict.fromkeys(part for part, _ in margins):
+        values = [value for own, value in margins if own == part]
+        if len(values) < 2:
+            raise ValueError(
+                f"'{column}' has one value, {_shown(values[0])}, and nothing to compare it with; pass at=."
+            )
+        for k, value in enumerate(values[1:], start=1):
+            for other in values[:k] if pairs else values[:1]:
+                found[part, f"{_shown(value)} - {_shown(other)}"] = margins[part, value] - margins[part, other]
+    return _table(result, found)
+
+
+def _margins(result, column, at, by) -> dict[tuple[Any, Any], np.ndarray]:
+    """Return the average mean of every particle (by classes), for each part of the rows and each value."""
+    target = _formula(result)
+    frame = target.about.frame
+    for name in filter(None, (column, by)):
+        if name not in frame:
+            raise ValueError(f"There is no column '{name}' in the table; it has {', '.join(map(str, frame.columns))}.")
+    values = _usual_values(frame[column]) if at is None else list(at)
+    parts = {None: np.arange(len(frame))} if by is None else dict(_rows_by(frame[by]))
+    return {
+        (part if by is None else f"{by}={_shown(part)}", value): _average(
+            target, result, frame.iloc[rows], column, value
+        )
+        for part, rows in parts.items()
+        for value in values
+    }
+
+
+def _average(target, result, frame, column, value):
+    total: Any = 0.0
+    for start in range(0, len(frame), _BLOCK):
+        block = frame.iloc[start : start + _BLOCK].assign(**{column: value})
+        total = total + np.sum(np.asarray(target.means(result.particles, block), float), axis=1)
+    return total / len(frame)
+
+
+def _table(result, found: Mapping[tuple[Any, Any], np.ndarray]) -> "pandas.DataFrame":
+    import pandas
+
+    levels = _formula(result).about.response.levels
+    weights, rows, index = result.probabilities, [], []
+    for (part, value), draws in found.items():
+        for k, each in enumerate(draws.T if draws.ndim == 2 else [draws]):
+            mean = weights @ each
+            spread = np.sqrt(weights @ (each - mean) ** 2)
+            quantiles = weighted_quantiles(each, weights, list(_QUANTILES.values()))
+            rows.append([mean, spread, *quantiles])
+            labels = [part, _shown(value), levels[k] if draws.ndim == 2 else None]
+            index.append(", ".join(str(label) for label in labels if label is not None))
+    return pandas.DataFrame(rows, index=index, columns=["mean", "sd", *_QUANTILES])
+
+
+def _usual_values(column):
+    if not _is_continuous(column):
+        return sorted(column.dropna().unique().tolist(), key=lambda value: (isinstance(value, str), value))
+    mean, spread = float(column.mean()), float(column.std())
+    return [mean - spread, mean, mean + spread]
+
+
+def _is_continuous(column) -> bool:
+    return column.dtype.kind == "f" or (column.dtype.kind in "iu" and column.nunique() > _FEW)
+
+
+def _rows_by(column):
+    for value in sorted(column.dropna().unique().tolist(), key=str):
+        yield value, np.flatnonzero((column == value).to_numpy())
+
+
+def _shown(value) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _formula(result) -> Any:
+    if not hasattr(result.target, "effect_grid"):
+        raise ValueError("Marginal means are those of a model by formula, before it is saved: sf.formula(...).")
+    return result.target
