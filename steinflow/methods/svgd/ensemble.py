@@ -62,6 +62,10 @@ class Ensemble(Method):
     256 MB; those of one member come one after the other, and are a chain to ArviZ. Members hardly ever change their
     mode: how many of each kind there are is up to their start, not to their mass.
 
+    Of a posterior whose rows are in memory, some are held out for the first half of the run. They decide for how many
+    members rows count once, three times, or so often that the member stays where it has arrived: `members_by_count` in
+    `result.info`. Then all rows count.
+
     Args:
         reach: how far a weight can go while it arrives, in however many steps.
         exploration: how the members move then, `sf.svgd.Microcanonical` with steps of their own by default.
