@@ -33,7 +33,7 @@ def banana(x):
 
 def film(log_density, start, num_steps):
     """Return recorded particles (frames, particles, dimensions), with more frames early, when most happens."""
-    method = sf.SVGD(exploration=sf.svgd.NoExploration())
+    method = sf.SVGD(exploration=None)
     result = sf.fit(
         log_density,
         method,
@@ -110,12 +110,12 @@ def banana_panel():
 
 def main():
     """Write the picture."""
-    text = 'font-family="system-ui, sans-serif" font-size="14" fill="#26323f"'
+    text = 'font-family="system-ui, sans-serif" font-size="14"'
     total = 2 * WIDTH + 3 * GAP
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {HEIGHT + 56}" role="img">',
         "<title>Particles on their way to two posteriors</title>",
-        '<rect width="100%" height="100%" fill="#fff" rx="8"/>',
+        "<style>text{fill:#26323f}@media(prefers-color-scheme:dark){text{fill:#dfe3ea}}</style>",
         f'<text x="{GAP}" y="26" {text}>Two modes, from a start that has seen neither</text>',
         f'<text x="{2 * GAP + WIDTH}" y="26" {text}>A banana, from a corner</text>',
         f'<g transform="translate({GAP} 40)">',

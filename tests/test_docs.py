@@ -113,7 +113,7 @@ def test_every_page_is_in_the_navigation():
 
 
 def test_every_public_name_is_in_the_reference():
-    reference = (DOCS / "reference.md").read_text()
+    reference = "".join(page.read_text() for page in (DOCS / "reference").glob("*.md"))
     listed = {name.split(".")[-1] for name in re.findall(r"^::: (\S+)", reference, re.MULTILINE)}
     public = {name for name in steinflow.__all__ if name != "constraints" and not ismodule(getattr(steinflow, name))}
     assert public <= listed, public - listed

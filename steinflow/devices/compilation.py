@@ -44,11 +44,12 @@ class Program:
     Args:
         function: to compile.
         static: which of its arguments are constants, counted with the two parts.
+        once: it runs once or twice, on few numbers: what takes time is its compilation.
     """
 
-    def __init__(self, function: Callable[..., PyTree], *, static: tuple[int, ...] = ()):
+    def __init__(self, function: Callable[..., PyTree], *, static: tuple[int, ...] = (), once: bool = False):
         functools.update_wrapper(self, function)
-        self._function, self._static = function, static
+        self._function, self._static, self._once = function, static, once
 
     def __call__(self, rest: Rest, arrays: PyTree, *arguments: Any) -> Any:
         return self.jitted(rest, arrays, *arguments)
@@ -61,19 +62,19 @@ class Program:
         def joined(rest, arrays, *arguments):
             return self._function(eqx.combine(rest.tree, arrays), *arguments)
 
-        return jax.jit(joined, static_argnums=(0, *self._static), compiler_options=_options())
+        return jax.jit(joined, static_argnums=(0, *self._static), compiler_options=_options(once=self._once))
 
 
-def compiled(*, static: tuple[int, ...] = ()) -> Callable[[Callable[..., PyTree]], Program]:
+def compiled(*, static: tuple[int, ...] = (), once: bool = False) -> Callable[[Callable[..., PyTree]], Program]:
     """Decorate a function to be a `Program`."""
-    return functools.partial(Program, static=static)
+    return functools.partial(Program, static=static, once=once)
 
 
-def _options() -> dict[str, int] | None:
-    """Return how hard XLA optimises.
+def _options(*, once: bool) -> dict[str, int] | None:
+    """Return how hard XLA optimises: not at all what runs once, which halves the time to compile it.
 
     On CPUs LLVM's first level takes 60 to 85% of the time of its third, and steps are as fast: their time goes into
     matrix products, which are compiled already, and into loops, which are vectorised at either level.
     """
     users = _LEVEL in os.environ.get("XLA_FLAGS", "")
-    return None if users or jax.default_backend() != "cpu" else {_LEVEL: 1}
+    return None if users or jax.default_backend() != "cpu" else {_LEVEL: 0 if once else 1}

@@ -299,7 +299,7 @@ class _Moments(eqx.Module):
         return -0.5 * jnp.sum(jax.scipy.linalg.solve_triangular(self.factor, centred, lower=True) ** 2)
 
 
-@compiled(static=(2,))
+@compiled(static=(2,), once=True)
 def _drawn(model, num_particles, key):
     return jax.vmap(model.sample_prior)(jax.random.split(key, num_particles))
 

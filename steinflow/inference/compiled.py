@@ -86,7 +86,7 @@ def _finished(results: PyTree) -> PyTree:
         raise
 
 
-@compiled(static=(2,))  # num_steps may size buffers
+@compiled(static=(2,), once=True)  # num_steps may size buffers
 def _init(plan, num_steps, particles, key):
     state = plan.method.init(plan.target, particles, num_steps=num_steps, key=key)
     return sharding.same_everywhere(strongly_typed(state))

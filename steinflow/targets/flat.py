@@ -254,7 +254,7 @@ def from_prior(target: Target, num_particles: int, *, key: PRNGKeyArray) -> tupl
     return _raveled(target, _drawn(*split(target), num_particles, key))
 
 
-@compiled()
+@compiled(once=True)
 def _unconstrained(target, particles):
     return jax.vmap(target.unconstrain)(particles)
 
@@ -268,7 +268,7 @@ def prior_draws(target: Target, num_particles: int, key: PRNGKeyArray) -> Params
     return jax.vmap(one)(jax.random.split(key, num_particles))
 
 
-_drawn = Program(prior_draws, static=(2,))
+_drawn = Program(prior_draws, static=(2,), once=True)
 
 
 def _raveled(target: Target, unconstrained: Params) -> tuple[FlatTarget, Particles]:

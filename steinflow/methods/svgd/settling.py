@@ -31,6 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from steinflow.devices.arrays import as_array
+from steinflow.devices.compilation import Program, compiled, split
 from steinflow.methods.svgd.recollection import Moments, Recollection
 from steinflow.stein.geometry import even_sample
 from steinflow.targets.flat import FlatTarget
@@ -78,7 +79,7 @@ def all_settled(
     points = [matched(shaped(x, draft.states), *draft[2:]) for x, draft in zip(support, drafts, strict=True)]
     states, frames = _stacked([draft.states for draft in drafts]), [each.frame for each in recalled]
     first = as_array(frames[0].center + frames[0].moves(states[0]), dtype)
-    seen = np.asarray(_seen(targets[0], first))
+    seen = np.asarray(_seen(*split(targets[0]), first))
     if not np.array_equal(seen, first) and particles[0].size * seen.shape[1] <= _SLOPES:
         points = _as_seen_by_all(targets, frames, points, states, [draft.moments for draft in drafts], dtype)
     return list(map(_placed, particles, frames, points))
@@ -177,9 +178,9 @@ def as_seen(
 
     In their own coordinates the points keep the moments of the trajectory.
     """
-    frame, dtype = recalled.frame, recalled.states.dtype
+    frame, dtype, parts = recalled.frame, recalled.states.dtype, split(target)
     places = as_array(frame.center + frame.moves(states), dtype)
-    seen = np.asarray(_seen(target, places), float)
+    seen = np.asarray(_seen(*parts, places), float)
     mean, sd = np.mean(seen, axis=0), np.std(seen, axis=0)
     fourth = np.mean((seen - mean) ** 4, axis=0)
     known = (sd > 1e-6 * np.abs(mean)) & (fourth < _HEAVIEST * sd**4)  # and finite
@@ -188,7 +189,7 @@ def as_seen(
     mean, sd = np.append(moments.mean, mean[known]), np.append(moments.sd, sd[known])
     own = np.broadcast_to(np.eye(points.shape[1]), (len(points), *2 * points.shape[1:]))
     for _ in range(_NEWTON_STEPS):
-        values, slopes = _seen_and_slopes(target, as_array(frame.center + frame.moves(points), dtype))
+        values, slopes = _seen_and_slopes(*parts, as_array(frame.center + frame.moves(points), dtype))
         slopes = frame.scores(np.asarray(slopes, float)[:, known])
         values = (np.append(points, np.asarray(values, float)[:, known], axis=1) - mean) / sd
         points = points - _shortest(values, np.append(own, slopes, axis=1) / sd[:, None], np)
@@ -251,12 +252,9 @@ def _seen_one_by_one(targets, varies, frames, points, states, means, sds):
     return jax.lax.map(one, (arrays, frames, points, states, means, sds))
 
 
-@eqx.filter_jit
+@compiled(once=True)
 def _seen(target, particles):
     return target.user_numbers(particles)
-
-
-_seen_and_slopes = eqx.filter_jit(lambda target, particles: _with_slopes(target, particles))
 
 
 def _with_slopes(target, particles):
@@ -268,6 +266,9 @@ def _with_slopes(target, particles):
 
     slopes, numbers = jax.vmap(jax.jacfwd(one, has_aux=True))(particles)
     return numbers, slopes
+
+
+_seen_and_slopes = Program(_with_slopes, once=True)
 
 
 def _inverse_distances(a, b):
