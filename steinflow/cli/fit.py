@@ -215,8 +215,6 @@ def _say_what_comes(prepared: Prepared, *, quiet: bool) -> None:
         f"{len(prepared.held_out[1]):,} held out.",
         *prepared.notes,
     ]
-    if problem.hidden:
-        lines.append("Runs on parts of the rows choose the width of the prior first.")
     for line in lines:
         console.remark(line, quiet=quiet)
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from steinflow.methods.base import Draws, Method, need_log_density
+from steinflow.methods.base import Draws, Method, need_climbable, need_log_density
 from steinflow.typing import Array, Particles
 
 _ADAM = optax.adam(1.0)  # one object for all, so that a second fit does not compile again
@@ -36,6 +36,7 @@ class MAP(Method):
     step_size: float = 0.1
 
     def init(self, target, particles, *, num_steps, key):
+        need_climbable(target, "MAP")
         if len(particles) > 1:
             need_log_density(target, "MAP from several starts")
         heights = jnp.full(len(particles), -jnp.inf, particles.dtype)

@@ -85,6 +85,11 @@ class Target(eqx.Module):
         """The target to climb on the way to this one: itself, unless its density is highest where its mass is not."""
         return self
 
+    @property
+    def climbable(self) -> bool:
+        """Whether the density is high where the mass is, so that a method may climb it."""
+        return True
+
 
 class ConstrainedTarget(Target):
     """A target written in the user's space: the way to R^d and its log-determinant are taken care of here."""

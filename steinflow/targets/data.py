@@ -123,10 +123,17 @@ class Rows(Data):
         if self.batch_size is None:
             return None
         if influence is None:
-            rows = batch_indices(key, step, num_rows=self.num_rows, batch_size=self.batch_size)
-            return jax.tree.map(lambda leaf: leaf[rows], self.values)
+            return self.at(self.minibatch_indices(key, step))
         rows, weights = influence.batch(key, step, self.batch_size)
-        return Drawn(jax.tree.map(lambda leaf: leaf[rows], self.values), weights)
+        return Drawn(self.at(rows), weights)
+
+    def minibatch_indices(self, key: PRNGKeyArray, step: Array) -> Array:
+        """Return which rows step number `step` sees."""
+        return batch_indices(key, step, num_rows=self.num_rows, batch_size=self.batch_size or self.num_rows)
+
+    def at(self, indices: Array | slice) -> Batch:
+        """Return some of the rows."""
+        return jax.tree.map(lambda leaf: leaf[indices], self.values)
 
     def rows(self, batch):
         return self.values if batch is None else batch

@@ -17,7 +17,7 @@ from steinflow.devices.compilation import Program, compiled, split
 from steinflow.targets.anchors import Anchor, Estimate, Minibatch, estimated, estimated_log_densities, halves, rows_of
 from steinflow.targets.base import ConstrainedTarget, Target, as_target
 from steinflow.targets.data import Data
-from steinflow.targets.posterior import Posterior
+from steinflow.targets.posterior import Posterior, WeightedRows
 from steinflow.typing import Array, Batch, Params, Particles, Point, PRNGKeyArray, Scalar, Scores, Weights
 
 
@@ -55,9 +55,28 @@ class FlatTarget(eqx.Module):
         return self.source.identified
 
     @property
+    def posterior(self) -> Posterior:
+        """The target itself, for methods that need its prior and its likelihood by themselves.
+
+        Raises:
+            ValueError: if the target does not keep them apart.
+        """
+        if not isinstance(self.source, Posterior):
+            raise ValueError(
+                "This method needs a target that keeps prior and likelihood apart: sf.Posterior or one of sf.models; "
+                f"got {type(self.source).__name__}."
+            )
+        return self.source
+
+    @property
     def approach(self) -> "FlatTarget":
         """The target to climb on the way to this one, which is itself for most."""
         return dataclasses.replace(self, source=self.source.approach)
+
+    @property
+    def climbable(self) -> bool:
+        """Whether the density is high where the mass is, so that a method may climb it."""
+        return self.source.climbable
 
     @property
     def is_tempered(self) -> Array:
@@ -74,12 +93,8 @@ class FlatTarget(eqx.Module):
         Raises:
             ValueError: if the target does not keep prior and likelihood apart.
         """
-        if not isinstance(self.source, Posterior):
-            raise ValueError(
-                "This method replaces the prior, so it needs a target that keeps prior and likelihood apart: "
-                f"sf.Posterior or one of sf.models; got {type(self.source).__name__}."
-            )
-        return self._tempered(self.source.user_log_likelihood(self.source.constrain(self.unravel(x)), rows_of(batch)))
+        posterior = self.posterior
+        return self._tempered(posterior.user_log_likelihood(posterior.constrain(self.unravel(x)), rows_of(batch)))
 
     def tempered(self, inverse_temperature: Array) -> "FlatTarget":
         """Return the target of log density `inverse_temperature` * log p: flatter below 1."""
@@ -103,6 +118,30 @@ class FlatTarget(eqx.Module):
     def likelihood_scores(self, particles: Particles, batch: Minibatch | Batch | None = None) -> Scores:
         """Return the gradient of `log_likelihood` at every particle."""
         return self._estimate(FlatTarget.log_likelihood, particles, batch).scores
+
+    def counted_scores(self, particles: Particles, counts: Weights, rows: Batch, weights: Array) -> Scores:
+        r"""Return the scores with rows that count more often or less: $\nabla [\log p_0 + c \sum_i w_i \log p(D_i)]$.
+
+        Args:
+            particles: one row each.
+            counts: c, of every particle.
+            rows: of the data; where they are a batch, they stand for all.
+            weights: w, of every row.
+        """
+
+        def value(flat, point, batch):
+            weighted = WeightedRows(flat.posterior.log_likelihood)
+            source = eqx.tree_at(lambda source: source.log_likelihood, flat.source, weighted)
+            x, count = point[:-1], point[-1]
+            return dataclasses.replace(flat, source=source).log_density(x, (batch[0], count * batch[1]))
+
+        points = jnp.concatenate([particles, counts[:, None].astype(particles.dtype)], axis=1)
+        return self._estimate(value, points, (rows, weights)).scores[:, :-1]
+
+    def row_log_likelihoods(self, particles: Particles, rows: Batch) -> Array:
+        """Return the log likelihood of every row under every particle, particles x rows."""
+        posterior = self.posterior
+        return jax.vmap(lambda x: posterior.log_likelihood(posterior.constrain(self.unravel(x)), rows))(particles)
 
     def log_densities(self, particles: Particles, batch: Minibatch | Batch | None = None) -> Weights:
         """Return log p at every particle, up to a constant that all share, for methods that need no gradients."""

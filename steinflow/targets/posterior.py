@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import SupportsIndex
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 
 from steinflow.targets.base import ConstrainedTarget, as_scalar
@@ -37,6 +38,11 @@ class ApproachedPrior(eqx.Module):
     @abc.abstractmethod
     def approach(self) -> Callable[[Params], Scalar]:
         """The prior to climb."""
+
+    @property
+    def climbable(self) -> bool:
+        """Whether it is itself the prior to climb, up to its numbers."""
+        return jax.tree.structure(self) == jax.tree.structure(self.approach)
 
 
 class Posterior(ConstrainedTarget):
@@ -100,6 +106,10 @@ class Posterior(ConstrainedTarget):
         if not isinstance(self.log_prior, ApproachedPrior):
             return self
         return eqx.tree_at(lambda target: target.log_prior, self, self.log_prior.approach)
+
+    @property
+    def climbable(self):
+        return not isinstance(self.log_prior, ApproachedPrior) or self.log_prior.climbable
 
     def user_log_density(self, params, batch):
         return as_scalar(self.log_prior(params), "log prior") + self.user_log_likelihood(params, batch)

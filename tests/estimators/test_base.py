@@ -62,7 +62,7 @@ def test_start_and_run_have_keys_of_their_own(monkeypatch):
 
 @pytest.mark.parametrize(
     ("hidden", "method", "num_particles", "num_steps"),
-    [((), sf.SVGD, 100, 1000), ((3,), sf.Ensemble, 10, 10_000), ((4, 4), sf.Ensemble, 10, 20_000)],
+    [((), sf.SVGD, 100, None), ((3,), sf.Ensemble, 10, 10_000), ((4, 4), sf.Ensemble, 10, 20_000)],
     ids=["linear", "one layer", "two layers"],
 )
 def test_the_defaults_of_networks(monkeypatch, hidden, method, num_particles, num_steps):

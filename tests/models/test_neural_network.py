@@ -166,3 +166,12 @@ def test_errors(rows):
 def test_weights_are_not_identified(rows):
     assert not sf.models.NeuralNetwork(*rows).identified
     assert sf.models.LinearRegression(*rows).identified
+
+
+@pytest.mark.parametrize("method", [sf.MAP(), sf.SVGD.for_networks()], ids=["MAP", "SVGD"])
+def test_nobody_climbs_learned_scales(rows, method):
+    learned, fixed = (sf.models.NeuralNetwork(*rows, hidden=(4,), prior_scale=scale) for scale in ("learned", 4.0))
+    with pytest.raises(ValueError, match="Give prior_scale a number"):
+        sf.fit(learned, method, num_particles=4, num_steps=2, progress=False)
+    flat, start = sf.flatten(fixed, jax.vmap(fixed.sample_prior)(jax.random.split(jax.random.key(0), 4)))
+    method.init(flat, start, num_steps=2, key=jax.random.key(0))

@@ -24,7 +24,7 @@ import numpy as np
 
 from steinflow.devices.arrays import as_array
 from steinflow.devices.branches import either
-from steinflow.methods.base import Draws, Method, Settled
+from steinflow.methods.base import Draws, Method, Settled, need_climbable
 from steinflow.methods.svgd.arrival import has_arrived, homes, shortened
 from steinflow.methods.svgd.exploration import Exploration, Microcanonical
 from steinflow.methods.svgd.metrics import Cloud, Euclidean, Metric
@@ -128,6 +128,7 @@ class SVGD(Method):
         step_rule = self.step_rule.init(particles)
         few = len(particles) < _FEWEST_PARTICLES or num_steps < _FEWEST_STEPS
         if self.exploration is None or target.noisy or few:
+            need_climbable(target, "SVGD without exploration")
             return SVGDState(particles, step_rule)
         journey = Journey.start(self.exploration, particles, self.metric, num_steps=num_steps, key=key)
         return SVGDState(particles, step_rule, journey)

@@ -1,0 +1,136 @@
+"""Trials: weights of known models, what is held out, what members get, and what a run does with it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import steinflow as sf
+from steinflow.methods.svgd import trials
+from steinflow.methods.svgd.trials import Trial, fitted_rows, held_out_rows, weights_of
+
+RNG = np.random.default_rng(0)
+NUM_ROWS = 40
+
+
+def log_prior(params):
+    return -0.5 * jnp.sum(params**2)
+
+
+def log_likelihood(params, rows):
+    return -0.5 * (rows["y"] - rows["x"] @ params) ** 2
+
+
+def posterior(y=None, **options):
+    x = RNG.normal(size=(NUM_ROWS, 3)).astype(np.float32)
+    y = x.sum(axis=1) if y is None else y
+    data = {"x": x, "y": np.asarray(y, np.float32)}
+    return sf.Posterior(log_prior, log_likelihood, data, prior=lambda key: jax.random.normal(key, (3,)), **options)
+
+
+@pytest.fixture(scope="module")
+def target():
+    return sf.flatten(posterior(), jnp.ones((4, 3)))[0]
+
+
+def test_counted_scores_are_those_of_rows_that_count_so_often(target):
+    points, counts = jnp.asarray(RNG.normal(size=(3, 3)), jnp.float32), jnp.asarray([1.0, 3.0, 0.5])
+    rows, weights = target.data.values, jnp.asarray(RNG.integers(0, 3, NUM_ROWS), jnp.float32)
+    found = jax.jit(lambda: target.counted_scores(points, counts, rows, weights))()
+    for score, point, count in zip(found, points, counts, strict=True):
+        residuals = np.asarray(rows["y"] - rows["x"] @ point)
+        expected = -point + count * (np.asarray(weights) * residuals) @ np.asarray(rows["x"])
+        np.testing.assert_allclose(score, expected, rtol=2e-4, atol=1e-4)
+
+
+def test_a_fifth_of_the_rows_is_held_out_and_comes_back(target):
+    rows, weights = fitted_rows(target, jnp.asarray(0), all_rows=True, held_out=jnp.asarray(True))
+    apart = np.asarray(weights) == 0
+    assert apart.sum() == NUM_ROWS // 5
+    np.testing.assert_array_equal(held_out_rows(target)["y"], np.asarray(rows["y"])[apart])
+    _, weights = fitted_rows(target, jnp.asarray(0), all_rows=True, held_out=jnp.asarray(False))
+    np.testing.assert_array_equal(weights, 1.0)
+
+
+def test_minibatches_leave_out_the_same_rows():
+    target, _ = sf.flatten(posterior(np.arange(NUM_ROWS), batch_size=10), jnp.ones((4, 3)))
+    seen = [fitted_rows(target, jnp.asarray(t), all_rows=False, held_out=jnp.asarray(True)) for t in range(4)]
+    numbers = np.concatenate([np.asarray(rows["y"])[np.asarray(weights) > 0] for rows, weights in seen])
+    assert sorted(numbers) == [row for row in range(NUM_ROWS) if row % 5 != 4]  # an epoch, each once
+
+
+def test_many_rows_hold_out_no_more_than_a_thousand(monkeypatch, target):
+    monkeypatch.setattr(trials, "_MOST_HELD_OUT", 4)
+    assert len(held_out_rows(target)["y"]) == 4
+
+
+def test_weights_of_models():
+    """Equal models share; a hundred rows that are sure decide; ten that differ among themselves decide little."""
+    key, rows = jax.random.key(0), RNG.normal(size=100)
+    np.testing.assert_allclose(weights_of(jnp.stack([rows, rows]), key=key), 0.5, rtol=1e-5)
+    assert weights_of(jnp.stack([rows, rows + 0.2]), key=key)[1] > 0.99
+    noisy = jnp.asarray(3 * RNG.normal(size=10))
+    few = weights_of(jnp.stack([jnp.zeros(10), noisy - noisy.mean() + 0.2]), key=key)
+    assert 0.3 < few[1] < 0.8  # exp(2), without the bootstrap, would be 0.88
+    # By hand, with draws of NumPy: the mean of a softmax over Dirichlet weights.
+    pair = RNG.normal(size=(2, 12))
+    shares = 12 * RNG.dirichlet(np.ones(12), 20_000) @ pair.T
+    expected = np.mean(1 / (1 + np.exp(shares[:, 1] - shares[:, 0])))
+    np.testing.assert_allclose(weights_of(jnp.asarray(pair), key=key)[0], expected, atol=0.06)
+
+
+def test_members_share_counts_by_their_weights(target, monkeypatch):
+    monkeypatch.setattr(trials, "weights_of", lambda log_likelihoods, key: jnp.asarray([0.2, 0.1, 0.7]))
+    trial = Trial.start(target, jnp.zeros((10, 3))).decided(key=jax.random.key(0))
+    assert trial.members() == {"inf": 2, "3": 1, "1": 7}
+    np.testing.assert_array_equal(trial.stay, [True] * 2 + [False] * 8)
+    np.testing.assert_array_equal(trial.counts, [1, 1, 3, *[1] * 7])
+
+
+def test_what_is_judged_is_the_mean_likelihood(target):
+    points = [jnp.asarray(RNG.normal(size=(4, 3)), jnp.float32) for _ in range(2)]
+    trial = Trial.start(target, points[0])
+    for networks in points:
+        trial = trial.judged(target, networks, jnp.asarray(1))
+    rows = held_out_rows(target)
+    expected = np.mean([np.exp(log_likelihood(point, rows)) for point in np.concatenate(points)], axis=0)
+    np.testing.assert_allclose(np.exp(trial.likelihoods[1]) / trial.num_judged[1], expected, rtol=1e-4)
+    lost = trial.judged(target, jnp.full((4, 3), jnp.nan), jnp.asarray(2)).decided(key=jax.random.key(0))
+    assert lost.members()["1"] == 0  # of networks that are not numbers nobody gets one
+
+
+def test_no_trial_without_rows_in_memory():
+    density, start = sf.flatten(lambda x: -0.5 * jnp.sum(x**2), jnp.ones((4, 3)))
+    assert Trial.start(density, start) is None
+
+
+@pytest.fixture(scope="module")
+def overdispersed():
+    """Numbers without noise, which the likelihood takes for noise of sd 1: rows should count more often."""
+    return sf.fit(posterior(), sf.Ensemble(), num_particles=10, num_steps=600, key=0, progress=False)
+
+
+def test_members_stay_cold_where_the_likelihood_is_too_wide(overdispersed):
+    found = overdispersed.info["members_by_count"]
+    assert sum(found.values()) == 10
+    assert found["1"] < 5
+
+
+def test_who_stays_does_not_move(overdispersed):
+    states, stayed = np.asarray(overdispersed.particles).reshape(10, -1, 3), np.asarray(overdispersed.state.trial.stay)
+    assert 0 < stayed.sum() < 10
+    assert np.all(states[stayed].std(axis=1) < 1e-5)
+    assert np.all(states[~stayed].std(axis=1) > 0.01)
+
+
+def test_where_members_arrive_in_the_end_all_rows_count():
+    """Rows held out say something else than the others; the mode of all rows is known in closed form."""
+    x = RNG.normal(size=(NUM_ROWS, 3))
+    apart = np.arange(NUM_ROWS) % 5 == 4
+    y = x.sum(axis=1) * np.where(apart, -3, 1)
+    target = sf.Posterior(log_prior, log_likelihood, jax.tree.map(np.float32, {"x": x, "y": y}))
+    start = jnp.asarray(RNG.normal(size=(10, 3)), jnp.float32)
+    result = sf.fit(target, sf.Ensemble(), particles=start, num_steps=4000, progress=False)
+    mode, without = (np.linalg.solve(a.T @ a + np.eye(3), a.T @ b) for a, b in ((x, y), (x[~apart], y[~apart])))
+    assert np.max(np.abs(mode - without)) > 0.5
+    np.testing.assert_allclose(result.state.arrived, np.broadcast_to(mode, (10, 3)), atol=0.1)
