@@ -31,14 +31,15 @@ def test_other_arrays_are_not_traced_again_and_other_constants_are():
 
 
 @pytest.mark.parametrize(
-    ("flags", "backend", "expected"),
+    ("flags", "backend", "once", "expected"),
     [
-        ("", "cpu", {"xla_backend_optimization_level": 1}),
-        ("--xla_backend_optimization_level=3", "cpu", None),
-        ("", "gpu", None),
+        ("", "cpu", False, {"xla_backend_optimization_level": 1}),
+        ("", "cpu", True, {"xla_backend_optimization_level": 0}),
+        ("--xla_backend_optimization_level=3", "cpu", True, None),
+        ("", "gpu", False, None),
     ],
 )
-def test_only_cpus_compile_with_less_effort_unless_the_user_says_otherwise(monkeypatch, flags, backend, expected):
+def test_only_cpus_compile_with_less_effort_unless_the_user_says_otherwise(monkeypatch, flags, backend, once, expected):
     monkeypatch.setenv("XLA_FLAGS", flags)
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
-    assert compilation._options() == expected
+    assert compilation._options(once=once) == expected
