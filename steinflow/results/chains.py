@@ -6,7 +6,6 @@ tails), and whether trajectories diverged. The limits are those of Vehtari et al
 """
 
 import numpy as np
-from scipy import special, stats
 
 from steinflow.results.verdict import Finding, Remedy, Verdict, graded, verdict_of
 from steinflow.typing import Particles
@@ -73,6 +72,8 @@ def _agreement(chains):
 
 def _normal_scores(chains):
     """Return the ranks of all draws of a coordinate as normal quantiles, so that heavy tails do no harm."""
+    from scipy import special, stats  # most of a second to import
+
     flat = chains.reshape(-1, chains.shape[-1])
     ranks = stats.rankdata(flat, axis=0)
     return special.ndtri((ranks - 0.375) / (len(flat) + 0.25)).reshape(chains.shape)
