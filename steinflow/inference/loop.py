@@ -181,9 +181,10 @@ def fit(
 
 
 def _should_go_on(result: Result) -> bool:
-    """Say whether the run is advised to take more steps, and exploring particles can follow the advice."""
-    explored = result.outcome is Outcome.STEP_LIMIT and "trajectory" in result.info
-    return explored and Remedy.MORE_STEPS in result.verdict.remedies
+    """Say whether exploring particles are advised to take more steps, or are nowhere yet."""
+    if result.outcome is not Outcome.STEP_LIMIT or "trajectory" not in result.info:
+        return False
+    return result.verdict.level == "bad" or Remedy.MORE_STEPS in result.verdict.remedies
 
 
 def _loop(run, snapshot, feed, anchoring, folder, bar, interruption, num_steps, record_every, stop) -> Outcome:
