@@ -66,7 +66,9 @@ def _agreement(chains):
     halves = _halves(chains)
     bulk = np.min(effective_sample_size(_normal_scores(halves)))
     limits = np.quantile(chains, _TAILS, axis=(0, 1))
-    tails = min(np.nanmin(effective_sample_size((halves <= limit).astype(float))) for limit in limits)
+    beyond = (effective_sample_size((halves <= limit).astype(float)) for limit in limits)
+    # A half that never crosses the limit has no variance, and says nothing.
+    tails = min(np.min(np.nan_to_num(draws, nan=chains[..., 0].size)) for draws in beyond)
     return rhat, bulk, tails
 
 
