@@ -31,7 +31,10 @@ HEADING = re.compile(r"^#+ +(.*?)(?: *\{ *#(\S+) *\})?$", re.MULTILINE)
 
 
 # They fit one model or network after the other, by one method after the other, or with packages that start slowly.
-LONG = ("diagnostics.md", "formulas.md", "many.md", "methods.md", "migration.md", "networks.md", "numpyro-pymc.md")
+LONG = (
+    *("constraints.md", "diagnostics.md", "formulas.md", "kernels.md", "many.md", "mathematics.md", "methods.md"),
+    *("migration.md", "networks.md", "numpyro-pymc.md", "tables.md"),
+)
 
 
 def is_long(page: Path) -> bool:

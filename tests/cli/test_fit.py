@@ -124,6 +124,7 @@ def test_missing_values_dropped():
     assert json.loads(Path("run/run.json").read_text())["data"]["num_rows"] == 48
 
 
+@pytest.mark.slow
 def test_many_rows():
     generator = np.random.default_rng(0)
     X = generator.normal(size=(100_000, 3)).astype(np.float32)

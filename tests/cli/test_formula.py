@@ -19,6 +19,7 @@ def frame():
     return pandas.DataFrame({"age": age, "treated": treated, "school": [f"s{k}" for k in school], "count": counts})
 
 
+@pytest.mark.slow
 def test_fit_shows_priors_and_predict_says_what_is_new(frame, tmp_path):
     data, folder = write(frame, tmp_path / "data.csv"), tmp_path / "run"
     options = ["--formula", FORMULA, "--family", "poisson", "--prior", "Intercept=Normal(0, 5)", *QUICK]

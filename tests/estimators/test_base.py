@@ -109,6 +109,7 @@ def test_predictions_by_blocks_of_rows(monkeypatch, diabetes):
     np.testing.assert_allclose(estimator.log_predictive(X, y), whole[1], rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_pipelines_grid_search_and_cross_validation():
     X, y = (values[:441] for values in load_diabetes(return_X_y=True))  # folds of one size compile once
     pipeline = make_pipeline(PolynomialFeatures(), sf.SteinRegressor(num_steps=200, num_particles=20, random_state=0))
@@ -121,6 +122,7 @@ def test_pipelines_grid_search_and_cross_validation():
     assert scores.mean() > 0.9
 
 
+@pytest.mark.slow
 def test_minibatches(diabetes):
     X, y, whole = diabetes
     small = sf.SteinRegressor(batch_size=100, random_state=0).fit(X, y)

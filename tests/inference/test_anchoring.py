@@ -125,7 +125,9 @@ def test_a_resumed_run_has_its_anchor(tmp_path):
     assert resumed.info["passes"] == undisturbed.info["passes"] > 0
 
 
-@pytest.mark.parametrize("where", [tuple, sf.data.Mapped], ids=["in memory", "mapped"])
+@pytest.mark.parametrize(
+    "where", [tuple, pytest.param(sf.data.Mapped, marks=pytest.mark.slow)], ids=["in memory", "mapped"]
+)
 def test_a_column_that_three_rows_fill_is_not_missed(where):
     """Batches of 50 see one of its rows every 130 steps, and would take each for 400."""
     rare = np.zeros(NUM_ROWS, np.float32)
@@ -139,6 +141,7 @@ def test_a_column_that_three_rows_fill_is_not_missed(where):
     assert result.verdict.level == "good", result.verdict
 
 
+@pytest.mark.slow
 def test_langevin_steps_suit_the_rows():
     """The variance here is 1/20,000: a step of 0.1 would diverge."""
     result = fit(method=sf.ParallelSGLD())
@@ -168,6 +171,7 @@ def test_a_cloud_that_no_anchor_helps_does_not_read_all_rows_all_the_time():
     assert 15 < anchored.passes < 25
 
 
+@pytest.mark.slow
 def test_a_single_point_does_not_read_all_rows_all_the_time():
     result = fit(method=sf.MAP(), num_steps=1000)
     assert np.max(np.abs(result.particles[0] - MEAN) / SD) < 0.05

@@ -4,6 +4,7 @@ import german
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from scenarios import gaussian
 
 import steinflow as sf
@@ -27,6 +28,7 @@ def test_map_takes_the_highest_of_several_modes():
     np.testing.assert_allclose(result.particles, [[0.0]], atol=1e-2)
 
 
+@pytest.mark.slow
 def test_map_on_minibatches_comes_to_rest():
     X = np.random.default_rng(0).normal(size=(400, 2))
     y = X[:, 0] > 0.3 * np.random.default_rng(1).normal(size=400)

@@ -82,6 +82,7 @@ def test_poisson_predicts(rows):
     assert np.corrcoef(model.predict(mode.particles, X), counts)[0, 1] > 0.5
 
 
+@pytest.mark.slow
 def test_softmax_predicts_in_minibatches(rows):
     X, _ = rows
     classes = np.argmax(X @ [[2, -1, -1], [0, 2, -2], [1, 1, -2]], axis=1)

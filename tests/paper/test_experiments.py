@@ -218,6 +218,7 @@ def test_toy(tmp_path):
     assert "| exact | 0.667 | 4.556 |" in page
 
 
+@pytest.mark.slow
 def test_expectations(tmp_path):
     config = expectations.Config(num_particles=(20,), num_repeats=3, num_steps=500)
     values, page = reproduced("expectations", config, tmp_path)

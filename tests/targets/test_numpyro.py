@@ -124,6 +124,7 @@ def test_plates_are_data():
     assert sf.from_numpyro(logistic, X, y, batch_size=300).data is None
 
 
+@pytest.mark.slow
 def test_minibatched_model_predicts_all_rows():
     X, y = logistic_data()
     target = sf.from_numpyro(logistic, X, y, batch_size=50)
