@@ -146,12 +146,12 @@ def fit(
         if restored is None:
             _check_start(run, plan, snapshot, feed.block, len(start))
             interruption.check()
-        bar = tqdm(initial=snapshot.step, unit="step", disable=not progress or jax.process_index() > 0)
+        shown = progress and jax.process_index() == 0
+        bar = tqdm(total=limits[0], initial=snapshot.step, unit="step", disable=not shown)
         stack.enter_context(bar)
 
         def run_to(num_steps: int, run: Run = run) -> Result:
             bar.total = num_steps
-            bar.refresh()
             try:
                 loop = run, snapshot, feed, anchoring, folder, bar, interruption
                 outcome = _loop(*loop, num_steps, record_every, stop)
