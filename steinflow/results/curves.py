@@ -42,6 +42,17 @@ class Effect:
     of_classes: bool
 
 
+def formula_of(result: Result, what: str) -> Any:
+    """Return the model by formula whose result this is.
+
+    Raises:
+        ValueError: if it is none, or was not kept; `what` is what needs it.
+    """
+    if not hasattr(result.target, "effect_grid"):
+        raise ValueError(f"{what} needs the result of a model by formula, before it is saved: sf.formula(...).")
+    return result.target
+
+
 def effect_of(result: Result, names: Sequence[str]) -> Effect:
     """Return the effect of a column, or of two, with the others at their usual values and without groups."""
     target: Any = result.target

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from steinflow.results.curves import formula_of, shortened
 from steinflow.results.result import Result
 from steinflow.results.summary import weighted_quantiles
 
@@ -64,7 +65,7 @@ def contrasts(
     Raises:
         ValueError: if the target is no formula, there is no such column, or there is nothing to compare.
     """
-    frame = _formula(result).about.frame
+    frame = formula_of(result, "a marginal mean").about.frame
     if at is None and column in frame and _is_continuous(frame[column]):
         middle = float(frame[column].mean())
         at = [middle, middle + 1]
@@ -74,17 +75,17 @@ def contrasts(
         values = [value for own, value in margins if own == part]
         if len(values) < 2:
             raise ValueError(
-                f"'{column}' has one value, {_shown(values[0])}, and nothing to compare it with; pass at=."
+                f"'{column}' has one value, {shortened(values[0])}, and nothing to compare it with; pass at=."
             )
         for k, value in enumerate(values[1:], start=1):
             for other in values[:k] if pairs else values[:1]:
-                found[part, f"{_shown(value)} - {_shown(other)}"] = margins[part, value] - margins[part, other]
+                found[part, f"{shortened(value)} - {shortened(other)}"] = margins[part, value] - margins[part, other]
     return _table(result, found)
 
 
 def _margins(result, column, at, by) -> dict[tuple[Any, Any], np.ndarray]:
     """Return the average mean of every particle (by classes), for each part of the rows and each value."""
-    target = _formula(result)
+    target = formula_of(result, "a marginal mean")
     frame = target.about.frame
     for name in filter(None, (column, by)):
         if name not in frame:
@@ -92,7 +93,7 @@ def _margins(result, column, at, by) -> dict[tuple[Any, Any], np.ndarray]:
     values = _usual_values(frame[column]) if at is None else list(at)
     parts = {None: np.arange(len(frame))} if by is None else dict(_rows_by(frame[by]))
     return {
-        (part if by is None else f"{by}={_shown(part)}", value): _average(
+        (part if by is None else f"{by}={shortened(part)}", value): _average(
             target, result, frame.iloc[rows], column, value
         )
         for part, rows in parts.items()
@@ -111,7 +112,7 @@ def _average(target, result, frame, column, value):
 def _table(result, found: Mapping[tuple[Any, Any], np.ndarray]) -> "pandas.DataFrame":
     import pandas
 
-    levels = _formula(result).about.response.levels
+    levels = formula_of(result, "a marginal mean").about.response.levels
     weights, rows, index = result.probabilities, [], []
     for (part, value), draws in found.items():
         for k, each in enumerate(draws.T if draws.ndim == 2 else [draws]):
@@ -119,7 +120,7 @@ def _table(result, found: Mapping[tuple[Any, Any], np.ndarray]) -> "pandas.DataF
             spread = np.sqrt(weights @ (each - mean) ** 2)
             quantiles = weighted_quantiles(each, weights, list(_QUANTILES.values()))
             rows.append([mean, spread, *quantiles])
-            labels = [part, _shown(value), levels[k] if draws.ndim == 2 else None]
+            labels = [part, shortened(value), levels[k] if draws.ndim == 2 else None]
             index.append(", ".join(str(label) for label in labels if label is not None))
     return pandas.DataFrame(rows, index=index, columns=["mean", "sd", *_QUANTILES])
 
@@ -138,13 +139,3 @@ def _is_continuous(column) -> bool:
 def _rows_by(column):
     for value in sorted(column.dropna().unique().tolist(), key=str):
         yield value, np.flatnonzero((column == value).to_numpy())
-
-
-def _shown(value) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _formula(result) -> Any:
-    if not hasattr(result.target, "effect_grid"):
-        raise ValueError("Marginal means are those of a model by formula, before it is saved: sf.formula(...).")
-    return result.target

@@ -1,12 +1,12 @@
 """What a model says, in pictures: effects of predictors, effects of groups, and new data beside those observed."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from steinflow.devices.keys import as_key, split_key
-from steinflow.results.curves import BAND, effect_of
+from steinflow.results.curves import BAND, effect_of, formula_of
 from steinflow.results.figures import BLUE, GREY, INK, ORANGE, style
 from steinflow.results.result import Result
 from steinflow.results.summary import weighted_quantiles
@@ -38,7 +38,7 @@ def conditional_effects(result: Result, effects: Sequence[Sequence[str]] | None 
     Raises:
         ValueError: if the target is no formula.
     """
-    target = _formula(result, "conditional_effects")
+    target = formula_of(result, "conditional_effects")
     chosen = [tuple(names) for names in (target.effects() if effects is None else effects)]
     if not chosen:
         raise ValueError("The formula has no predictors whose effects could be drawn.")
@@ -68,7 +68,7 @@ def group_effects(result: Result, term: str | None = None) -> "Figure":
     Raises:
         ValueError: if the target is no formula, or has no such term.
     """
-    target = _formula(result, "group_effects")
+    target = formula_of(result, "group_effects")
     terms = [name for name in target.regression.group_names() if np.ndim(result.particles[name]) == 2]
     if term is not None and term not in terms:
         raise ValueError(f"There is no group term {term!r} with one effect per group; there are {terms}.")
@@ -146,12 +146,6 @@ def _draw_check(target, drawn, title, *, calibrated):
         axis.legend()
         figure.suptitle(title, fontsize=11)
     return figure
-
-
-def _formula(result, function) -> Any:
-    if not hasattr(result.target, "effect_grid"):
-        raise ValueError(f"{function} draws the result of a model by formula, before it is saved: sf.formula(...).")
-    return result.target
 
 
 def _draw_effect(axis, effect):

@@ -140,8 +140,11 @@ class FlatTarget(eqx.Module):
 
     def row_log_likelihoods(self, particles: Particles, rows: Batch) -> Array:
         """Return the log likelihood of every row under every particle, particles x rows."""
+        return jax.vmap(lambda x: self._row_log_likelihoods(x, rows))(particles)
+
+    def _row_log_likelihoods(self, x, rows):
         posterior = self.posterior
-        return jax.vmap(lambda x: posterior.log_likelihood(posterior.constrain(self.unravel(x)), rows))(particles)
+        return posterior.row_log_likelihoods(posterior.constrain(self.unravel(x)), rows)
 
     def log_densities(self, particles: Particles, batch: Minibatch | Batch | None = None) -> Weights:
         """Return log p at every particle, up to a constant that all share, for methods that need no gradients."""
@@ -186,18 +189,13 @@ class FlatTarget(eqx.Module):
 
     def influences(self, point: Point, deviations: Particles, rows: Batch) -> Array:
         """Return how much each row bends the log density across the cloud around a point (`targets/influence.py`)."""
-        assert isinstance(self.source, Posterior)
-        source = self.source
-
-        def values(x):
-            return source.row_log_likelihoods(source.constrain(self.unravel(x)), rows)
-
-        there = values(point)
+        there = self._row_log_likelihoods(point, rows)
 
         # One after the other: for all at once XLA makes of a product of matrices many small ones, which take far
         # longer.
         def add(total, away):
-            return total + jnp.abs(values(point + away) - 2 * there + values(point - away)), None
+            ahead, behind = (self._row_log_likelihoods(x, rows) for x in (point + away, point - away))
+            return total + jnp.abs(ahead - 2 * there + behind), None
 
         total, _ = jax.lax.scan(add, jnp.zeros_like(there), deviations)
         return jnp.nan_to_num(total / len(deviations), posinf=0.0)
