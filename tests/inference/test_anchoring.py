@@ -194,6 +194,7 @@ class FlakyLoader(Loader):
             yield batch
 
 
+@pytest.mark.slow
 def test_a_stream_that_raises_in_the_middle_of_a_pass_loses_nothing(tmp_path):
     def run(loader, **changes):
         return fit(posterior(sf.data.Stream(loader, NUM_ROWS), None), num_steps=100, **changes)
@@ -228,7 +229,31 @@ def test_rows_with_nan_are_refused_by_number(run):
 
 
 def test_a_run_that_has_converged_stops():
-    result = fit(num_steps=2000, stop=sf.Converged())
+    result = fit(num_steps=2000, method=sf.SVGD(exploration=None), stop=sf.Converged())
     assert result.outcome is sf.Outcome.STOPPED
     assert result.info["num_steps"] < 1500
     assert_right(result)
+
+
+@pytest.mark.slow
+def test_particles_explore_what_few_rows_know():
+    """A column that 15 rows fill, all of one class: its posterior is skewed, and the flow alone leaves it too wide."""
+    x = RNG.normal(size=(NUM_ROWS, 6)).astype(np.float32)
+    x[:, 5] = 0
+    x[:15, 5] = 1
+    y = (RNG.random(NUM_ROWS) < 1 / (1 + np.exp(-x @ RNG.normal(size=6)))).astype(np.float32)
+    y[:15] = 1
+
+    def likelihood(w, rows):
+        return rows[1] * (rows[0] @ w) - jax.nn.softplus(rows[0] @ w)
+
+    def posterior(batch_size):
+        wide = {"prior": lambda key: 2.5 * jax.random.normal(key, (6,))}
+        return sf.Posterior(lambda w: -0.5 * jnp.sum((w / 2.5) ** 2), likelihood, (x, y), batch_size, **wide)
+
+    truth, batches = sf.fit(posterior(None), num_particles=200, progress=False).particles, posterior(200)
+    for key in range(3):
+        result = sf.fit(batches, key=key, progress=False)
+        assert result.verdict.level == "good", result.verdict
+        assert np.max(np.abs(np.mean(result.particles, 0) - np.mean(truth, 0)) / np.std(truth, 0)) < 0.05
+        np.testing.assert_allclose(np.std(result.particles, 0) / np.std(truth, 0), 1, atol=0.08)

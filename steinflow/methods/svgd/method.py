@@ -15,7 +15,7 @@ settle to represent all of it. `docs/tuning-free.md` explains and measures all t
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -36,7 +36,7 @@ from steinflow.stein.approximations import Approximation, RandomFeatures
 from steinflow.stein.bandwidths import Wide
 from steinflow.stein.direction import stein_direction
 from steinflow.stein.kernels import IMQ, RBF, Centered, Kernel, Linear, Multiquadric, positive_definite
-from steinflow.typing import Particles, Point, Scalar
+from steinflow.typing import Array, Particles, Point, Scalar
 
 if TYPE_CHECKING:
     import optax
@@ -64,6 +64,15 @@ class SVGDState(eqx.Module):
     journey: Journey | None = None
 
 
+class _Flowed(NamedTuple):
+    """A step of the Stein flow: where it leads, and what the particles knew before."""
+
+    particles: Particles
+    step_rule: Any
+    arrived: Array
+    heat: Scalar  # the variance of the noise of the scores in the worst coordinate of the cloud, where theirs is 1
+
+
 class SVGD(Method):
     """Stein variational gradient descent.
 
@@ -79,7 +88,8 @@ class SVGD(Method):
             `sf.svgd.Euclidean()`, unless they are meant in units of the cloud.
         exploration: how particles move by themselves, `sf.svgd.Microcanonical()`, or None. By default they explore
             where kernel, metric and optimizer are the defaults too, and nowhere else: no noise that nobody asked for.
-            Runs of minibatches, of fewer than 10 particles or of fewer than 500 steps do not explore.
+            Runs of fewer than 10 particles or of fewer than 500 steps do not explore, and those of minibatches only
+            where an anchor leaves little of their noise.
         approximation: `sf.svgd.Subsample(m)` or `sf.svgd.RandomFeatures(m)`, for very many particles; None is exact.
     """
 
@@ -127,7 +137,7 @@ class SVGD(Method):
     def init(self, target, particles, *, num_steps, key):
         step_rule = self.step_rule.init(particles)
         few = len(particles) < _FEWEST_PARTICLES or num_steps < _FEWEST_STEPS
-        if self.exploration is None or target.noisy or few:
+        if self.exploration is None or few or (target.noisy and not target.identified):
             need_climbable(target, "SVGD without exploration")
             return SVGDState(particles, step_rule)
         journey = Journey.start(self.exploration, particles, self.metric, num_steps=num_steps, key=key)
@@ -137,44 +147,49 @@ class SVGD(Method):
         x, journey = state.particles, state.journey
         if journey is None:
             found = target.estimate(x, batch)
-            particles, step_rule, _ = self._flowed(
-                x, found.scores, state.step_rule, time=time, key=key, noise=found.noise
-            )
-            return SVGDState(particles, step_rule)
+            flowed = self._flowed(x, found.scores, state.step_rule, time=time, key=key, noise=found.noise)
+            return SVGDState(flowed.particles, flowed.step_rule)
         walk, phase, keys = journey.walk, Phase.of(journey, target, time), jax.random.split(key)
         ahead = jnp.where(phase.moving, walk.ahead(self.exploration, x, key=keys[0]), x)
         # Once, whatever the phase: this is what compiles longest.
-        log_densities, scores = target.log_densities_and_scores(ahead, batch)
+        found = target.estimate(ahead, batch)
+        log_densities, scores = found.log_densities, found.scores
 
         def explore():
             moved, next_walk = walk.step(
                 self.exploration, x, ahead, scores, self.metric, warming=~journey.warm, keys=(keys[0], keys[1])
             )
             home = jnp.where(journey.warm, jnp.arange(len(x)), homes(log_densities, x.shape[1]))
-            return moved[home], state.step_rule, journey.arrived, next_walk.at(home)
+            return moved[home], state.step_rule, journey.arrived, journey.heat, next_walk.at(home)
 
         def arrive():
-            moved, rule, arrived = self._flowed(x, scores, state.step_rule, time=phase.arrival, key=key, arriving=True)
-            return moved, rule, arrived & ~target.is_tempered, walk
+            flowed = self._flowed(
+                x, scores, state.step_rule, time=phase.arrival, key=key, arriving=found.noise is None, noise=found.noise
+            )
+            heat = journey.recent_heat(flowed.heat)
+            arrived = phase.ends_arrival(flowed.arrived & ~target.is_tempered, heat)
+            return flowed.particles, flowed.step_rule, arrived, heat, walk
 
-        particles, step_rule, arrived, walk = either(phase.exploring, explore, arrive)
-        journey = journey.after(self.exploration, particles, log_densities, walk, arrived, phase)
+        particles, step_rule, arrived, heat, walk = either(journey.arrived, explore, arrive)
+        journey = journey.after(self.exploration, particles, log_densities, walk, arrived, heat, phase)
         return SVGDState(particles, step_rule, journey)
 
     def _flowed(self, x, scores, step_rule, *, time, key, arriving=False, noise=None):
-        """Return the particles after a step of the Stein flow, the step rule's state, and whether they had arrived."""
+        """Return the particles after a step of the Stein flow."""
         known = jnp.all(jnp.isfinite(scores), axis=1, keepdims=True)
         frame = self.metric.frame(x)
         u, s = frame.points(x), frame.scores(jnp.where(known, scores, 0.0))
         kernel = self.kernel if noise is None else self.kernel_of_batches
         phi = self._direction(u, shortened(s) if arriving else s, kernel, key=key)
+        heat = jnp.zeros((), x.dtype)
         if noise is not None:  # the direction is linear in the scores
-            noisier = s + frame.scores(jnp.where(known, noise, 0.0))
-            noise = self._direction(u, noisier, kernel, key=key) - phi
+            noise = frame.scores(jnp.where(known, noise, 0.0))
+            heat = jnp.max(jnp.mean(noise**2, axis=0))
+            noise = self._direction(u, s + noise, kernel, key=key) - phi
         moves, step_rule = self.step_rule.moves(phi, u, step_rule, time=time, noise=noise)
         moved = x + frame.moves(moves)
         possible = jnp.all(jnp.isfinite(moved), axis=1, keepdims=True) & jnp.any(known)
-        return jnp.where(possible, moved, x), step_rule, has_arrived(u, s)
+        return _Flowed(jnp.where(possible, moved, x), step_rule, has_arrived(u, s), heat)
 
     def _direction(self, u, s, kernel, *, key):
         if self.approximation is None:

@@ -4,6 +4,10 @@ The Stein flow arrives, until the cloud stands in the mass or 30% of the steps a
 first they warm up: their step and their metric adapt, and nothing counts. Three times, every tenth of the run, they ask
 whether the chains have seen about the same since they last asked (the first time: in the second half of the warm-up so
 far); if so, or the third time in any case, the warm-up ends. What follows is remembered.
+
+Noise of minibatches that is alike in all directions turns explorers a little more often, which they do anyway, and what
+they see stays right. That of scores corrected at an anchor is nearly so. Where it is more than twice as large as the
+scores themselves, the flow goes on, until it is less or, once half of the steps are made, to the end.
 """
 
 import equinox as eqx
@@ -15,7 +19,10 @@ from steinflow.methods.svgd.exploration import Exploration, Walk
 from steinflow.methods.svgd.memory import Trajectory
 from steinflow.methods.svgd.metrics import Metric
 from steinflow.targets.flat import FlatTarget
-from steinflow.typing import Array, Particles, PRNGKeyArray
+from steinflow.typing import Array, Particles, PRNGKeyArray, Scalar
+
+_RECENT = 0.1  # what one step adds to the average heat: a batch may by chance show no noise
+_CALM = 4.0  # noise twice as large as scores in the coordinates of the cloud; without an anchor it is hundreds of times
 
 
 class Journey(eqx.Module):
@@ -25,6 +32,7 @@ class Journey(eqx.Module):
     memory: Trajectory
     arrived: Array
     warm: Array  # whether the warm-up is over
+    heat: Scalar  # the variance of what minibatches add to the scores, in the worst coordinate of the cloud
 
     @classmethod
     def start(
@@ -32,7 +40,17 @@ class Journey(eqx.Module):
     ) -> "Journey":
         """Return a journey that has not begun."""
         walk, no = Walk.start(exploration, particles, metric, num_steps=num_steps, key=key), jnp.zeros((), bool)
-        return cls(walk, Trajectory.empty(particles, walk.memory_frame, num_steps), no, no)
+        return cls(
+            walk,
+            Trajectory.empty(particles, walk.memory_frame, num_steps),
+            no,
+            no,
+            jnp.asarray(jnp.inf, particles.dtype),
+        )
+
+    def recent_heat(self, heat: Scalar) -> Scalar:
+        """Return the average heat of recent steps, with that of one more."""
+        return jnp.where(jnp.isfinite(self.heat), (1 - _RECENT) * self.heat + _RECENT * heat, heat)
 
     def after(
         self,
@@ -41,6 +59,7 @@ class Journey(eqx.Module):
         log_densities: Array,
         walk: Walk,
         arrived: Array,
+        heat: Scalar,
         phase: "Phase",
     ) -> "Journey":
         """Return the journey after a step to these particles."""
@@ -54,13 +73,14 @@ class Journey(eqx.Module):
         )
         warm = self.warm | (phase.asking & (memory.mixed() | phase.asking_last))
         forgotten = jax.tree.map(lambda new, old: jnp.where(phase.asking, new, old), memory.forgotten(), memory)
-        return Journey(walk, forgotten, arrived, warm)
+        return Journey(walk, forgotten, arrived, warm, heat)
 
 
 class Phase(eqx.Module):
     """Where in its run a step is."""
 
-    exploring: Array
+    early: Array  # enough steps are left to explore
+    due: Array  # arrival has taken long enough
     moving: Array  # exploring, but for the first step, which takes the scores to begin with
     listening: Array  # to what the chains see, whether it is remembered or asked about
     asking: Array  # whether the warm-up is over
@@ -73,10 +93,15 @@ class Phase(eqx.Module):
         deadline, tenth = (percent * time.num_steps // 100 for percent in (30, 10))
         explored = journey.walk.num_steps.astype(tenth.dtype)
         return cls(
-            exploring=journey.arrived | (time.step >= deadline),
+            early=2 * time.step < time.num_steps,
+            due=time.step + 1 >= deadline,
             moving=explored > 0,
             listening=2 * explored >= tenth,
             asking=~journey.warm & (explored > 0) & (explored % tenth == 0) & ~target.is_tempered,
             asking_last=explored >= 3 * tenth,
-            arrival=Time(time.step, 2 * deadline),
+            arrival=time if target.noisy else Time(time.step, 2 * deadline),
         )
+
+    def ends_arrival(self, arrived: Array, heat: Scalar) -> Array:
+        """Return whether particles explore from the next step on: where noise rules, the flow averages it better."""
+        return (arrived | self.due) & self.early & (heat < _CALM)

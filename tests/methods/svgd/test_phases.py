@@ -27,13 +27,31 @@ def at(journey, *, explored, step=0, target=TARGET, **changes):
 
 
 @pytest.mark.parametrize(
-    ("step", "arrived", "exploring"), [(0, False, False), (50, True, True), (299, False, False), (300, False, True)]
+    ("step", "arrived", "heat", "exploring"),
+    [
+        (0, False, 0.0, False),
+        (50, True, 0.0, True),
+        (298, False, 0.0, False),
+        (299, False, 0.0, True),
+        (50, True, 5.0, False),  # of minibatches whose noise is much larger than the scores
+        (400, False, 0.5, True),
+        (500, True, 0.5, False),  # too late to explore
+    ],
 )
-def test_particles_explore_when_they_have_arrived_or_at_the_deadline(journey, step, arrived, exploring):
-    phase = at(journey, explored=0, step=step, arrived=arrived)[1]
-    assert bool(phase.exploring) == exploring
+def test_particles_explore_when_they_have_arrived_or_at_the_deadline(journey, step, arrived, heat, exploring):
+    phase = at(journey, explored=0, step=step)[1]
+    assert bool(phase.ends_arrival(jnp.asarray(arrived), jnp.asarray(heat))) == exploring
     assert not bool(phase.moving)
     np.testing.assert_allclose(phase.arrival.fraction, step / 600, rtol=1e-6)
+
+
+def test_the_heat_is_that_of_recent_steps(journey):
+    heat, journey = jnp.asarray(4.0), dataclasses.replace(journey, heat=jnp.asarray(jnp.inf))
+    assert float(journey.recent_heat(heat)) == 4.0  # the first one is all that is known
+    heats = [heat]
+    for _ in range(20):
+        heats.append(dataclasses.replace(journey, heat=heats[-1]).recent_heat(jnp.asarray(1.0)))
+    np.testing.assert_allclose(heats, 1 + 3 * 0.9 ** np.arange(21), rtol=1e-5)
 
 
 def test_the_warm_up_asks_every_tenth_of_the_run(journey):
@@ -54,6 +72,6 @@ def test_the_warm_up_ends_when_the_chains_agree_or_with_the_last_question(journe
         x = centers + jax.random.normal(key, (20, 2))
         heard = heard.add(x, jnp.zeros(20), jnp.zeros((20, 2)), jnp.ones(20), frame, remembering=jnp.asarray(True))
     before, phase = at(dataclasses.replace(journey, memory=heard), explored=explored)
-    after = before.after(EXPLORATION, PARTICLES, jnp.zeros(20), before.walk, jnp.asarray(True), phase)
+    after = before.after(EXPLORATION, PARTICLES, jnp.zeros(20), before.walk, jnp.asarray(True), before.heat, phase)
     assert bool(after.warm) == warm
     assert int(after.memory.count) == 0  # what was heard in the warm-up is not remembered
