@@ -7,9 +7,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy import special
 from jaxtyping import ArrayLike
 
 from steinflow.devices.arrays import as_array
+from steinflow.targets.forecasts import calibration_of_classes, calibration_of_positions
 from steinflow.typing import Array, PRNGKeyArray, Scalar
 
 
@@ -37,6 +39,10 @@ class Family(eqx.Module):
     def log_density(self, outputs: Array, y: Array, log_gamma: Scalar | None) -> Array:
         """Return log p(y | outputs) for every row."""
 
+    def climbed_log_density(self, outputs: Array, y: Array, log_gamma: Scalar | None) -> Array:
+        """Return what optimisers climb for every row on their way: the log density, where that leads to good fits."""
+        return self.log_density(outputs, y, log_gamma)
+
     @abc.abstractmethod
     def mean(self, outputs: Array) -> Array:
         """Return E[y | outputs], or the probabilities of the classes."""
@@ -48,6 +54,17 @@ class Family(eqx.Module):
     @abc.abstractmethod
     def variance(self, outputs: Array, log_gamma: Scalar | None) -> Array:
         """Return Var[y | outputs]; of classes, that of the indicator of each."""
+
+    def forecasts(self, outputs: Array, y: Array, log_gamma: Scalar | None) -> Array | None:
+        """Return where y lies in its distribution, from 0 to 1, as one column; of classes, their probabilities.
+
+        None, where nothing is known, leaves calibration out of verdicts.
+        """
+        return None
+
+    def calibration(self, forecasts: np.ndarray, y: np.ndarray) -> dict[str, float]:
+        """Return how well means of forecasts were kept by encoded y."""
+        return calibration_of_positions(forecasts[:, 0])
 
     def numbers(self, y: Array) -> Array:
         """Return encoded y as the numbers whose means `mean` returns: of classes, their indicators."""
@@ -86,6 +103,10 @@ class Gaussian(Family):
         assert log_gamma is not None
         return jnp.broadcast_to(jnp.exp(-log_gamma), outputs.shape)
 
+    def forecasts(self, outputs, y, log_gamma):
+        assert log_gamma is not None
+        return special.ndtr(jnp.exp(0.5 * log_gamma) * (y - outputs))[:, None]
+
     def sample(self, key, outputs, log_gamma):
         assert log_gamma is not None
         return outputs + jnp.exp(-0.5 * log_gamma) * jax.random.normal(key, outputs.shape)
@@ -111,6 +132,12 @@ class Bernoulli(Family):
 
     def variance(self, outputs, log_gamma):
         return jax.nn.sigmoid(outputs) * jax.nn.sigmoid(-outputs)
+
+    def forecasts(self, outputs, y, log_gamma):
+        return jax.nn.sigmoid(jnp.stack([-outputs, outputs], axis=1))
+
+    def calibration(self, forecasts, y):
+        return calibration_of_classes(forecasts, y > 0)
 
     def numbers(self, y):
         return (y + 1) / 2
@@ -157,6 +184,12 @@ class Categorical(Family):
         probabilities = jax.nn.softmax(outputs)
         return probabilities * (1 - probabilities)
 
+    def forecasts(self, outputs, y, log_gamma):
+        return jax.nn.softmax(outputs)
+
+    def calibration(self, forecasts, y):
+        return calibration_of_classes(forecasts, y)
+
     def usual_outputs(self, y):
         shares = np.bincount(y, minlength=self.num_classes) + 0.5
         return np.log(shares / np.exp(np.mean(np.log(shares))))  # outputs that add up to zero
@@ -188,6 +221,11 @@ class Poisson(Family):
 
     def variance(self, outputs, log_gamma):
         return jnp.exp(outputs)
+
+    def forecasts(self, outputs, y, log_gamma):
+        mean = jnp.exp(outputs)
+        below = special.gammaincc(y + 1, mean)  # P(Y <= y)
+        return (below - 0.5 * jnp.exp(self.log_density(outputs, y, log_gamma)))[:, None]  # halfway up its jump
 
     def usual_outputs(self, y):
         return np.log(np.array([max(np.mean(y), 0.5 / len(y))]))

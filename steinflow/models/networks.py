@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import ArrayLike
 
 from steinflow.models.families import Family, Gaussian
-from steinflow.models.neural_network import USUAL_SCALE, PriorScale, approach_of, prior_of_scale
+from steinflow.models.neural_network import USUAL_SCALE, PriorScale, prior_of_scale
 from steinflow.models.supervised import Supervised, log_gamma_prior
-from steinflow.targets.posterior import ApproachedPrior
+from steinflow.targets.posterior import ApproachedPrior, approach_of
 from steinflow.typing import Array, Params, PRNGKeyArray, Scalar
 
 
@@ -76,7 +76,7 @@ def from_network(
         y,
         module,
         log_prior or prior,
-        start=module.sample if module.starts_by_itself else eqx.Partial(approach_of(prior).sample, module.params),
+        start=module.sample if module.starts_by_itself else eqx.Partial(prior.approach.sample, module.params),
         shape=shape,
         family=family,
         batch_size=batch_size,

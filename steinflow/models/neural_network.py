@@ -10,7 +10,7 @@ that is integrated out suits most, for methods that follow the mass and not the 
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Literal, overload
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -21,7 +21,7 @@ from jaxtyping import ArrayLike
 from steinflow.devices.arrays import as_array
 from steinflow.models.families import Bernoulli, Categorical, Family, Gaussian
 from steinflow.models.supervised import Supervised, log_gamma_prior, sample_log_gamma
-from steinflow.targets.posterior import ApproachedPrior
+from steinflow.targets.posterior import Approached, ApproachedPrior
 from steinflow.typing import Array, Params, PRNGKeyArray, Scalar
 
 USUAL_SCALE = 4.0  # of weights where none is learned, and on the way to a posterior that learns it
@@ -41,7 +41,7 @@ class _Layers(eqx.Module):
         return outputs[0] if len(outputs) == 1 else outputs.T
 
 
-class FanIn(eqx.Module):
+class FanIn(Approached):
     """Every parameter N(0, scale^2 / fan_in), with fan_in = 1 for biases and other vectors.
 
     Attributes:
@@ -55,6 +55,10 @@ class FanIn(eqx.Module):
     def __check_init__(self):
         if self.scale <= 0:
             raise ValueError(f"prior_scale must be positive; got {self.scale}.")
+
+    @property
+    def approach(self) -> "FanIn":
+        return self
 
     def __call__(self, params: Params) -> Scalar:
         return -0.5 * jnp.asarray(sum(jnp.sum((x / self._sd(x)) ** 2) for x in jax.tree.leaves(params)))
@@ -70,7 +74,7 @@ class FanIn(eqx.Module):
         return self.scale / np.sqrt(fan_in(x, outputs_last=self.outputs_last))
 
 
-class LearnedScales(eqx.Module):
+class LearnedScales(Approached):
     r"""Every parameter $N(0, \sigma_l^2 / \text{fan-in})$, with a scale for each array that is learned with it.
 
     $\sigma_l^2 \sim \text{InverseGamma}(a, b)$ is integrated out: with n numbers in an array, and S the sum of their
@@ -80,20 +84,24 @@ class LearnedScales(eqx.Module):
     The density is highest where all weights vanish, though the mass is elsewhere, and climbing it ends there.
 
     Attributes:
-        approach: the prior to climb on the way, of a fixed scale.
+        fixed: the prior to climb on the way, of a fixed scale.
         shape: a.
         rate: b.
     """
 
-    approach: FanIn
+    fixed: FanIn
     shape: float = 1.0
     rate: float = 6.0
+
+    @property
+    def approach(self) -> FanIn:
+        return self.fixed
 
     def __call__(self, params: Params) -> Scalar:
         return -jnp.asarray(sum(self._of_array(x) for x in jax.tree.leaves(params)))
 
     def _of_array(self, x):
-        squares = jnp.sum(x**2) * fan_in(x, outputs_last=self.approach.outputs_last)
+        squares = jnp.sum(x**2) * fan_in(x, outputs_last=self.fixed.outputs_last)
         return (self.shape + x.size / 2) * jnp.log(self.rate + squares / 2)
 
 
@@ -111,15 +119,6 @@ def prior_of_scale(scale: PriorScale, *, outputs_last: bool = True) -> FanIn | L
     return FanIn(scale, outputs_last)
 
 
-@overload
-def approach_of(prior: FanIn | LearnedScales) -> FanIn: ...
-@overload
-def approach_of(prior: Callable[[Params], Scalar]) -> Callable[[Params], Scalar]: ...
-def approach_of(prior: Callable[[Params], Scalar]) -> Callable[[Params], Scalar]:
-    """Return the prior to climb on the way: the same, unless its scales are learned."""
-    return prior.approach if isinstance(prior, LearnedScales) else prior
-
-
 def fan_in(x: Array, *, outputs_last: bool) -> int:
     """Return the number of inputs of a unit, given its weights; 1 for biases and other vectors."""
     return int(np.prod(x.shape[:-1] if outputs_last else x.shape[1:])) if x.ndim > 1 else 1
@@ -132,7 +131,7 @@ class _Prior(ApproachedPrior):
 
     @property
     def approach(self):
-        return dataclasses.replace(self, of_weights=None if self.of_weights is None else approach_of(self.of_weights))
+        return dataclasses.replace(self, of_weights=None if self.of_weights is None else self.of_weights.approach)
 
     def __call__(self, params):
         leaves = [*params["weights"], *params["biases"]]

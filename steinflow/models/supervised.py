@@ -12,8 +12,9 @@ from jaxtyping import ArrayLike
 from steinflow.devices.arrays import as_array
 from steinflow.models.families import Family
 from steinflow.targets.data import Rows
+from steinflow.targets.forecasts import Forecaster
 from steinflow.targets.observations import Observations, Predictions
-from steinflow.targets.posterior import Posterior
+from steinflow.targets.posterior import Approached, Posterior, approach_of
 from steinflow.typing import Array, Batch, Params, PRNGKeyArray, Scalar, Weights
 
 _ALL_ROWS, _BATCH = 10_000, 1_000
@@ -57,23 +58,53 @@ def usual_batch_size(num_rows: int, *, is_network: bool = False) -> int | None:
     return None if num_rows <= _NETWORK_BATCH else min(max(num_rows // 100, _NETWORK_BATCH), _BATCH)
 
 
-class Likelihood(eqx.Module):
-    """log p(y | f(params, X)) for every row."""
+class Likelihood(Approached, Forecaster):
+    """log p(y | f(params, X)) for every row; where it is to be climbed, what the family has for that."""
 
     forward: Callable[[Params, Array], Array]
     family: Family
+    climbed: bool = False
+
+    @property
+    def approach(self) -> "Likelihood":
+        return Likelihood(self.forward, self.family, climbed=True)
 
     def __call__(self, params, batch):
-        return self.family.log_density(self.forward(params, batch["X"]), batch["y"], params.get("log_gamma"))
+        value = self.family.climbed_log_density if self.climbed else self.family.log_density
+        return value(self.forward(params, batch["X"]), batch["y"], params.get("log_gamma"))
+
+    def forecasts(self, params, rows):
+        return self.family.forecasts(self.forward(params, rows["X"]), rows["y"], params.get("log_gamma"))
+
+    def calibration(self, forecasts, rows):
+        return self.family.calibration(forecasts, np.asarray(rows["y"]))
 
 
-class Weighted(eqx.Module):
+class Weighted(Approached, Forecaster):
     """A log likelihood whose rows count as often as `weight` in the data says: rows of padding not at all."""
 
     log_likelihood: Callable[[Params, Batch], Array]
 
+    @property
+    def approach(self):
+        return Weighted(approach_of(self.log_likelihood))
+
     def __call__(self, params, rows):
         return rows["weight"] * self.log_likelihood(params, {"X": rows["X"], "y": rows["y"]})
+
+    def forecasts(self, params, rows):
+        return self._forecaster.forecasts(params, rows)
+
+    @property
+    def _forecaster(self) -> Forecaster:
+        assert isinstance(self.log_likelihood, Forecaster)
+        return self.log_likelihood
+
+    def calibration(self, forecasts, rows):
+        counted = np.asarray(rows["weight"]) > 0
+        if not np.any(counted):
+            return {}
+        return self._forecaster.calibration(forecasts[counted], {"y": np.asarray(rows["y"])[counted]})
 
 
 class Supervised(Posterior):

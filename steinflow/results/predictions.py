@@ -3,7 +3,8 @@
 Members of an ensemble stand in different modes, and no amount of moves makes their weights agree. What counts is
 whether their average would come out the same again, whether it still drifts, and whether it explains the rows that it
 was fitted to. All of it is in units of the predictive standard deviation, noise included, since that is the precision
-with which anybody can see a difference.
+with which anybody can see a difference. Where rows were held out for a part of the run, they say whether predictions
+keep what they promise: those of networks that had not seen these rows, which count only afterwards.
 """
 
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ _FEW_MEMBERS = 4
 _ERROR_DOUBTFUL, _ERROR_BAD = 0.2, 0.5  # of a predicted mean, in predictive sds
 _DRIFT_DOUBTFUL, _DRIFT_BAD = 0.1, 0.3  # between the two halves of the networks of every member, likewise
 _SURPRISE_DOUBTFUL, _SURPRISE_BAD = 1.3, 2.0  # squared errors on fitted rows over what was expected
+_BROKEN_DOUBTFUL, _BROKEN_BAD = 0.03, 0.12  # share of rows for which a promise was not kept, beyond chance
 
 
 def judged_by_predictions(target: Target, particles: Params, num_chains: int) -> dict[str, dict[str, float]]:
@@ -63,8 +65,8 @@ def prediction_findings(observations: Observations | None, particles: Params, nu
     }
 
 
-def judge_predictions(found: Mapping[str, float]) -> Verdict:
-    """Return the verdict on what `prediction_findings` found."""
+def judge_predictions(found: Mapping[str, float], held_out: Mapping[str, float]) -> Verdict:
+    """Return the verdict on what `prediction_findings` found, and on how rows held out kept predictions ({}: none)."""
     members, error, drift, surprise = (found[name] for name in ("members", "error", "drift", "surprise"))
     again = f"another ensemble would predict means that differ by about {error:.2f} predictive sds"
     moving = f"predictions still move: by {drift:.2f} predictive sds from the first to the second half of the networks"
@@ -76,8 +78,15 @@ def judge_predictions(found: Mapping[str, float]) -> Verdict:
         graded(drift, _DRIFT_DOUBTFUL, _DRIFT_BAD, moving, Remedy.MORE_STEPS),
         graded(surprise, _SURPRISE_DOUBTFUL, _SURPRISE_BAD, surprised, Remedy.MORE_STEPS),
     ]
+    kept = ""
+    if held_out:
+        promised, come_true, rows = (held_out[name] for name in ("promised", "kept", "held_out_rows"))
+        kept = f"what should hold for {promised:.0%} held for {come_true:.0%} of {rows:.0f} rows that were held out"
+        sure, limits = f"predictions are too sure: {kept}", (_BROKEN_DOUBTFUL, _BROKEN_BAD)
+        findings.append(graded(held_out["overconfidence"], *limits, sure, Remedy.LESS_SURE, Remedy.MORE_STEPS))
     good = (
         f"{members:.0f} members agree on predictions: another ensemble would differ by about {error:.2f} predictive "
-        "sds. Rows unlike the fitted ones are not judged, and single weights mean nothing"
+        f"sds{', and ' + kept if kept else ''}. Rows unlike the fitted ones are not judged, and single weights mean "
+        "nothing"
     )
-    return verdict_of(findings, dict(found), good)
+    return verdict_of(findings, {**found, **held_out}, good)

@@ -126,7 +126,7 @@ class Result:
         if self.outcome is Outcome.NON_FINITE:
             return Verdict("bad", (Finding("bad", self.ending.message.removesuffix("."), ()),), {})
         if "predictions" in self.info:  # of a network, whose weights mean nothing by themselves
-            return judge_predictions(self.info["predictions"])
+            return judge_predictions(self.info["predictions"], self.info.get("held_out", {}))
         if "num_divergent" in self.info:
             return judge_chains(self.unconstrained, self.num_chains, self.info["num_divergent"])
         return judge(
@@ -247,7 +247,8 @@ class Result:
         """Return the log marginal likelihood, by importance sampling from a mixture built on the particles.
 
         It is that of the log density as given: prior and likelihood have to be normalised, constants included. Models
-        of NumPyro, PyMC and `sf.formula` are. Needs `pip install 'steinflow[arviz]'` for Pareto's k.
+        of NumPyro, PyMC and `sf.formula` are, but for ordered responses. Needs `pip install 'steinflow[arviz]'` for
+        Pareto's k.
 
         Args:
             num_draws: of the mixture, three times; the target is evaluated at each, on all of the data.
@@ -436,7 +437,12 @@ def versions(*packages: str) -> dict[str, str]:
     found = {"python": platform.python_version()}
     for name in ("steinflow", "jax", "jaxlib", "equinox", "optax", "numpy", *packages):
         try:
-            found[name] = metadata.version(name)
+            found[name] = _version(name)
         except metadata.PackageNotFoundError:  # a checkout that is not installed, or an extra
             continue
     return found
+
+
+@functools.cache  # metadata are files to be read
+def _version(name: str) -> str:
+    return metadata.version(name)

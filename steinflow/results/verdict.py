@@ -71,6 +71,10 @@ class Remedy(enum.StrEnum):
     )
     WEIGHTS = "reweight the particles: result.reweighted()"
     CLOSER_START = "start closer to the posterior"
+    LESS_SURE = (
+        "give noise heavier tails (noise='heavy-tailed', sf.models.VaryingStudentT()), or calibrate the probabilities "
+        "of classes on rows of your own"
+    )
     LOG_SPACE = "write the log density with log-space functions"
     UNIT_SCALE = "bring the parameters to a scale near 1"
     DOUBLE_PRECISION = "use double precision"

@@ -17,6 +17,7 @@ from steinflow.devices.compilation import Program, compiled, split
 from steinflow.targets.anchors import Anchor, Estimate, Minibatch, estimated, estimated_log_densities, halves, rows_of
 from steinflow.targets.base import ConstrainedTarget, Target, as_target
 from steinflow.targets.data import Data
+from steinflow.targets.forecasts import Forecaster
 from steinflow.targets.posterior import Posterior, WeightedRows
 from steinflow.typing import Array, Batch, Params, Particles, Point, PRNGKeyArray, Scalar, Scores, Weights
 
@@ -141,6 +142,19 @@ class FlatTarget(eqx.Module):
     def row_log_likelihoods(self, particles: Particles, rows: Batch) -> Array:
         """Return the log likelihood of every row under every particle, particles x rows."""
         return jax.vmap(lambda x: self._row_log_likelihoods(x, rows))(particles)
+
+    def forecasts(self, particles: Particles, rows: Batch) -> Array | None:
+        """Return what every particle says about every row (`targets/forecasts.py`); None where nobody knows."""
+        posterior = self.posterior
+        if not isinstance(posterior.log_likelihood, Forecaster):
+            return None
+        one = posterior.log_likelihood.forecasts
+        return jax.vmap(lambda x: one(posterior.constrain(self.unravel(x)), rows))(particles)
+
+    def calibration(self, forecasts: np.ndarray, rows: Batch) -> dict[str, float]:
+        """Return how well means of forecasts over particles were kept by the rows."""
+        likelihood = self.posterior.log_likelihood
+        return likelihood.calibration(forecasts, rows) if isinstance(likelihood, Forecaster) else {}
 
     def _row_log_likelihoods(self, x, rows):
         posterior = self.posterior

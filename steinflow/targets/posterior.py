@@ -16,10 +16,28 @@ from steinflow.targets.streams import HostData, num_rows_of
 from steinflow.typing import Array, Batch, Params, PRNGKeyArray, PyTree, Scalar
 
 
-class WeightedRows(eqx.Module):
+class Approached(eqx.Module):
+    """A log prior, or a log likelihood of rows, with another one to climb on the way."""
+
+    @property
+    @abc.abstractmethod
+    def approach(self) -> Callable[..., Array]:
+        """What to climb, of the same arguments."""
+
+
+def approach_of(part: Callable[..., Array]) -> Callable[..., Array]:
+    """Return what to climb on the way to a log prior or a log likelihood: itself, for most."""
+    return part.approach if isinstance(part, Approached) else part
+
+
+class WeightedRows(Approached):
     """A log likelihood of rows with weights: rows of weight 0 count for nothing, whatever their values."""
 
     log_likelihood: Callable[[Params, Batch], Array]
+
+    @property
+    def approach(self):
+        return WeightedRows(approach_of(self.log_likelihood))
 
     def __call__(self, params, rows):
         values, weights = rows
@@ -27,17 +45,12 @@ class WeightedRows(eqx.Module):
         return jnp.where(weights > 0, weights.astype(log_likelihoods.dtype) * log_likelihoods, 0.0)
 
 
-class ApproachedPrior(eqx.Module):
+class ApproachedPrior(Approached):
     """A log prior with another one to climb on the way, for priors whose density is highest where their mass is not."""
 
     @abc.abstractmethod
     def __call__(self, params: Params) -> Scalar:
         """Return the log density of one particle."""
-
-    @property
-    @abc.abstractmethod
-    def approach(self) -> Callable[[Params], Scalar]:
-        """The prior to climb."""
 
     @property
     def climbable(self) -> bool:
@@ -103,9 +116,12 @@ class Posterior(ConstrainedTarget):
 
     @property
     def approach(self):
-        if not isinstance(self.log_prior, ApproachedPrior):
+        parts = self.log_prior, self.log_likelihood
+        if not any(isinstance(part, Approached) for part in parts):
             return self
-        return eqx.tree_at(lambda target: target.log_prior, self, self.log_prior.approach)
+        return eqx.tree_at(
+            lambda target: (target.log_prior, target.log_likelihood), self, tuple(map(approach_of, parts))
+        )
 
     @property
     def climbable(self):

@@ -29,3 +29,12 @@ def test_rows_of_weight_zero_are_not_seen():
         for data in (model.data.values, other)
     ]
     assert values[0] == values[1]
+
+
+def test_calibration_knows_nothing_of_padding():
+    model = sf.models.NeuralNetwork(np.zeros((20, 1)), np.arange(20) % 2, hidden=(2,), family=sf.models.Bernoulli())
+    weighted, rows = Weighted(model.log_likelihood), {**model.data.values, "weight": jnp.ones(20).at[5:].set(0.0)}
+    forecasts = np.asarray(weighted.forecasts(model.sample_prior(jax.random.key(0)), rows))
+    assert forecasts.shape == (20, 2)
+    assert weighted.calibration(forecasts, rows)["held_out_rows"] == 5
+    assert weighted.calibration(forecasts, {**rows, "weight": jnp.zeros(20)}) == {}

@@ -24,6 +24,7 @@ def test_density_and_moments_are_scipys(name, x64):
     np.testing.assert_allclose(family.log_density(outputs, family.encode(y), None), expected.logpdf(y), rtol=1e-10)
     np.testing.assert_allclose(family.mean(outputs), expected.mean())
     np.testing.assert_allclose(family.variance(outputs, None), expected.var(), rtol=1e-10)
+    np.testing.assert_allclose(family.forecasts(outputs, jnp.asarray(y), None)[:, 0], expected.cdf(y), rtol=1e-8)
     draws = jax.vmap(lambda key: family.sample(key, outputs, None))(jax.random.split(jax.random.key(0), 20_000))
     ranks = expected.cdf(np.asarray(draws))
     np.testing.assert_allclose(ranks.mean(axis=0), 0.5, atol=0.01)
@@ -37,6 +38,15 @@ def test_other_units_shift_and_scale_the_distribution(name, x64):
     in_units = family.in_units(outputs, jnp.asarray(3.0), jnp.asarray(2.0))
     found = family.log_density(in_units, 3 + 2 * y, None)
     np.testing.assert_allclose(found, family.log_density(outputs, y, None) - np.log(2), rtol=1e-10)
+
+
+def test_who_climbs_does_not_explain_errors_away_by_noise():
+    """The gradient of the location is that of rows with weights e^f2, relative to their mean; not through them."""
+    family, y = sf.models.VaryingGaussian(), RNG.normal(size=6)
+    found = jax.grad(lambda outputs: jnp.sum(family.climbed_log_density(outputs, jnp.asarray(y), None)))(OUTPUTS)
+    scale, z = np.exp(OUTPUTS[:, 1]), (y - OUTPUTS[:, 0]) / np.exp(OUTPUTS[:, 1])
+    weights = scale / scale.mean()
+    np.testing.assert_allclose(found, np.column_stack([weights * z / scale, weights * (z**2 - 1)]), rtol=1e-4)
 
 
 def test_absurd_log_scales_are_bounded():

@@ -3,9 +3,11 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 import steinflow as sf
 from steinflow.results.predictions import judge_predictions, prediction_findings
+from steinflow.targets.forecasts import calibration_of_positions
 from steinflow.targets.observations import Observations, Predictions
 
 RNG = np.random.default_rng(0)
@@ -67,9 +69,21 @@ def test_every_particle_is_a_member_where_there_are_no_chains():
     ],
 )
 def test_levels(changes, level, reason):
-    verdict = judge_predictions({**CALM, **changes})
+    verdict = judge_predictions({**CALM, **changes}, {})
     assert verdict.level == level
     assert reason in str(verdict)
+
+
+@pytest.mark.parametrize(
+    ("width", "level"), [(1.0, "good"), (2.0, "good"), (0.8, "doubtful"), (0.4, "bad")], ids="{}".format
+)
+def test_promises_that_are_not_kept(width, level):
+    """Normal predictions whose sd is so many times the true one."""
+    held_out = calibration_of_positions(stats.norm.cdf(RNG.normal(size=400) / width))
+    verdict = judge_predictions(CALM, held_out)
+    assert verdict.level == level
+    assert "90% held for" in str(verdict)
+    assert verdict.metrics == {**CALM, **held_out}
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from steinflow.targets.flat import FlatTarget
 from steinflow.typing import Array, Batch, Particles, PRNGKeyArray, Scores, Weights
 
 # When each part ends, in percent of the steps: arriving, the trial of every count, and warming up.
-_ARRIVED, _TRIED, _WARM = 15, (25, 45), 50
+_ARRIVED, _TRIED, _WARM = 15, (25, 40), 55
 _MOST_KEPT = 1000  # networks of all particles together
 _MOST_NUMBERS = 2**26  # of all networks that are kept: 256 MB in single precision
 _LEAST_STEEPNESS = 0.01  # of a weight, relative to the mean: none gets a scale above 10
@@ -40,12 +40,13 @@ _SHORT = 1000  # steps, however many there are: modes that nobody finds outweigh
 
 
 class EnsembleState(eqx.Module):
-    """The networks, where they have arrived, their walk, and those that were kept: steps x particles x weights.
+    """The networks, where they started and have arrived, their walk, and those kept: steps x particles x weights.
 
     The walk is in coordinates in which every weight of every network has a scale of its own.
     """
 
     particles: Particles
+    start: Particles
     arrived: Particles
     adam: Any
     walk: Walk
@@ -85,6 +86,7 @@ class Ensemble(Method):
         kept = jnp.zeros((max(1, min(most, num_keeping)), *particles.shape), particles.dtype)
         return EnsembleState(
             particles=particles,
+            start=particles,
             arrived=particles,
             adam=DecayingAdam(self.reach).init(particles),
             walk=walk,
@@ -98,15 +100,17 @@ class Ensemble(Method):
         when, keys = _Phases.of(time.num_steps), jax.random.split(key)
         sight = _Sight(target, rows_of(batch), time.step, held_out=time.step < when.tried[-1])
         arriving = climbing = time.step < when.arrived
+        warming = time.step < when.warm
         if state.trial is not None:
+            warming &= ~when.judging(time.step)  # what is judged moves as carefully as what will be kept
             trial = _trial(target, state, time.step, when, key=keys[1])
             state = dataclasses.replace(state, trial=trial)
-            climbing |= (time.step >= when.tried[-1]) & (time.step < when.warm)
+            climbing |= (time.step >= when.tried[-1]) & (time.step < when.warm) & jnp.any(trial.stay)
         state = jax.lax.cond(climbing, lambda: self._climbed(sight, state, when), lambda: state)
         moved = jax.lax.cond(
             arriving,
             lambda: dataclasses.replace(state, particles=state.arrived, scales=_scales(state.adam)),
-            lambda: self._explored(sight, state, warming=time.step < when.warm, key=keys[0]),
+            lambda: self._explored(sight, state, warming=warming, key=keys[0]),
         )
         due = (time.step + 1 - when.warm) * len(state.kept) // jnp.maximum(time.num_steps - when.warm, 1)
         slot = jnp.where(due > state.num_kept, state.num_kept, len(state.kept))  # one beyond the end is dropped
@@ -117,18 +121,22 @@ class Ensemble(Method):
     def _climbed(self, sight, state, when):
         """Return the state after a step of Adam.
 
-        Where rows were held out, those who stay where they have arrived see them too in a second, shorter arrival, with
-        steps as long as in the first one.
+        Where rows were held out, those who stay where they have arrived see them too: they arrive a second time, from
+        where they started, as they did when they were judged. To go on from where they are would end in a deeper fit
+        than the one that was judged.
         """
-        first = sight.step < when.arrived
-        since, until = jnp.where(first, 0, when.tried[-1]), jnp.where(first, when.arrived, when.warm)
+        since = jnp.where(sight.step < when.arrived, 0, when.tried[-1])
+        until = jnp.where(sight.step < when.arrived, when.arrived, when.warm)
         time = Time(sight.step - since, until - since)
-        num_steps, num_first = (steps.astype(state.arrived.dtype) for steps in (time.num_steps, when.arrived))
-        climb = DecayingAdam(num_steps * jnp.minimum(self.reach / jnp.maximum(num_first, 1.0), _LONGEST_STEP))
-        x = state.arrived
+        climb = DecayingAdam(jnp.minimum(self.reach, time.num_steps.astype(state.start.dtype) * _LONGEST_STEP))
+        x, adam = jax.tree.map(
+            lambda first, now: jnp.where(time.step == 0, first, now),
+            (state.start, climb.init(state.start)),
+            (state.arrived, state.adam),
+        )
         scores = sight.scores_to_climb(x)
         known = jnp.all(jnp.isfinite(scores), axis=1, keepdims=True)
-        moves, adam = climb.moves(jnp.where(known, scores, 0.0), x, state.adam, time=time)
+        moves, adam = climb.moves(jnp.where(known, scores, 0.0), x, adam, time=time)
         return dataclasses.replace(state, arrived=jnp.where(known, x + moves, x), adam=adam)
 
     def _explored(self, sight, state, *, warming, key):
@@ -147,7 +155,9 @@ class Ensemble(Method):
         num_kept, (num_members, dim) = int(state.num_kept), state.particles.shape
         if num_kept == 0:  # stopped before
             return Settled(state)
-        findings = {} if state.trial is None else {"members_by_count": state.trial.members()}
+        findings = {}
+        if state.trial is not None:
+            findings = {"members_by_count": state.trial.members(), "held_out": state.trial.calibration(target)}
         networks = jnp.swapaxes(state.kept[:num_kept], 0, 1).reshape(num_kept * num_members, dim)
         return Settled(dataclasses.replace(state, particles=networks), findings)
 
@@ -178,20 +188,32 @@ class _Phases(NamedTuple):
         arrived, *tried, warm = (percent * num_steps // 100 for percent in (_ARRIVED, *_TRIED, _WARM))
         return cls(arrived, tuple(tried), warm)
 
+    @property
+    def bounds(self) -> Array:
+        """When members have arrived, and when each count but the first, which takes no moves, has been tried."""
+        return jnp.stack([self.arrived, *self.tried])
+
+    def tried_by(self, step: Array) -> Array:
+        """Return the number of the count that the moves before this step have tried; 0: they have only arrived."""
+        return jnp.searchsorted(self.bounds[:-1], step)
+
+    def judging(self, step: Array) -> Array:
+        """Whether networks are judged before the moves of this step: in the second half of the time of a count."""
+        number = self.tried_by(step)
+        late = (number == 0) | (2 * step > self.bounds[jnp.maximum(number - 1, 0)] + self.bounds[number])
+        return late & (step >= self.arrived) & (step <= self.tried[-1])
+
 
 def _trial(target: FlatTarget, state: EnsembleState, step: Array, when: _Phases, *, key: PRNGKeyArray) -> Trial:
-    """Return the trial before the moves of this step; it judges in the second half of the time that a count has got."""
+    """Return the trial before the moves of this step."""
     assert state.trial is not None
-    bounds = jnp.stack([when.arrived, *when.tried])
-    number = jnp.searchsorted(bounds[:-1], step)  # of the count that the move before has tried; 0 is none, not yet
-    late = (number == 0) | (2 * step > bounds[jnp.maximum(number - 1, 0)] + bounds[number])
     trial = jax.lax.cond(
-        late & (step >= when.arrived) & (step <= when.tried[-1]),
-        lambda: state.trial.judged(target, state.particles, number),
+        when.judging(step),
+        lambda: state.trial.judged(target, state.particles, when.tried_by(step)),
         lambda: state.trial,
     )
     trial = jax.lax.cond(step == when.tried[-1], lambda: trial.decided(key=key), lambda: trial)
-    now = jnp.maximum(jnp.searchsorted(bounds[:-1], step, side="right"), 1).astype(trial.choices.dtype)
+    now = jnp.maximum(jnp.searchsorted(when.bounds[:-1], step, side="right"), 1).astype(trial.choices.dtype)
     return dataclasses.replace(trial, choices=jnp.where(step < when.tried[-1], now, trial.choices))
 
 

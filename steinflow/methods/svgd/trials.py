@@ -6,10 +6,10 @@ arXiv:2008.05912), weights of the prior that no row determines blur what the oth
 $p_0(x) \prod_i p(D_i \mid x)^c$, rows count c times. Large c are colder, and the coldest is a member that has arrived
 and does not move at all.
 
-Members try a few c one after the other, without the rows held out, and c gets the weight with which these rows would
-choose it: $w_c \propto \exp \sum_i \log p_c(D_i)$, averaged over the Bayesian bootstrap of the rows, so that few rows
-decide little (pseudo-BMA+; Yao et al., arXiv:1704.02030). Then c is shared out among the members by these weights, and
-rows that were held out count as all others do.
+Members try a few c one after the other, without the rows held out, and get weights by which the mixture of all c
+predicts these rows best: those that maximise $\sum_i \log \sum_c w_c\, p_c(D_i)$ (stacking; Yao et al.,
+arXiv:1704.02030), averaged over the Bayesian bootstrap of the rows, so that few rows decide little. Then c is shared
+out among the members by these weights, and rows that were held out count as all others do.
 """
 
 import dataclasses
@@ -29,6 +29,7 @@ COUNTS = (math.inf, 3.0, 1.0)  # from cold to hot, in which order they are tried
 _ONE_OF = 5  # rows is held out
 _MOST_HELD_OUT = 1000
 _BOOTSTRAPS = 500
+_STACKING_STEPS = 200  # of expectation and maximisation, from equal weights
 _UNHEARD_OF = -1e4  # a log likelihood, also of what is not finite: the weights stay finite
 
 
@@ -37,11 +38,13 @@ class Trial(eqx.Module):
 
     Attributes:
         likelihoods: logarithms of the sums over all networks that were judged, counts x rows.
+        forecasts: sums of what these networks say about the rows, counts x rows x numbers; None where nobody knows.
         num_judged: the number of these networks.
         choices: the number of the c of every member; the last one, 1, at first.
     """
 
     likelihoods: Array
+    forecasts: Array | None
     num_judged: Array
     choices: Array
 
@@ -53,7 +56,10 @@ class Trial(eqx.Module):
         num_rows = target.num_rows // _every(target.num_rows)
         likelihoods = jnp.full((len(COUNTS), num_rows), -jnp.inf, particles.dtype)
         choices = jnp.full(len(particles), len(COUNTS) - 1, jnp.int32)
-        return cls(likelihoods, jnp.zeros(len(COUNTS), particles.dtype), choices)
+        forecasts = jax.eval_shape(lambda: target.forecasts(particles, held_out_rows(target)))
+        if forecasts is not None:
+            forecasts = jnp.zeros((len(COUNTS), *forecasts.shape[1:]), particles.dtype)
+        return cls(likelihoods, forecasts, jnp.zeros(len(COUNTS), particles.dtype), choices)
 
     @property
     def stay(self) -> Array:
@@ -71,9 +77,15 @@ class Trial(eqx.Module):
         rows = held_out_rows(target)
         values = jnp.nan_to_num(target.row_log_likelihoods(particles, rows), nan=-jnp.inf)
         found = jnp.logaddexp(self.likelihoods[number], jax.nn.logsumexp(values, axis=0))
+        forecasts = target.forecasts(particles, rows)
+        if forecasts is not None:
+            assert self.forecasts is not None
+            total = jnp.sum(jnp.nan_to_num(forecasts), axis=0).astype(self.forecasts.dtype)
+            forecasts = self.forecasts.at[number].add(total)
         return dataclasses.replace(
             self,
             likelihoods=self.likelihoods.at[number].set(found.astype(self.likelihoods.dtype)),
+            forecasts=forecasts,
             num_judged=self.num_judged.at[number].add(len(particles)),
         )
 
@@ -90,13 +102,31 @@ class Trial(eqx.Module):
         numbers = np.bincount(np.asarray(self.choices), minlength=len(COUNTS))
         return {f"{count:g}": int(number) for count, number in zip(COUNTS, numbers, strict=True)}
 
+    def calibration(self, target: FlatTarget) -> dict[str, float]:
+        """Return how well the rows held out kept what networks that had not seen them said; {} where nobody knows.
+
+        Those of every c count by the number of members that have got it.
+        """
+        if self.forecasts is None or not np.all(self.num_judged):
+            return {}
+        numbers = np.array(list(self.members().values()))
+        shares = numbers / np.sum(numbers) / np.asarray(self.num_judged, float)
+        forecasts = np.tensordot(shares, np.asarray(self.forecasts, float), axes=1)
+        return target.calibration(forecasts, held_out_rows(target))
+
 
 def weights_of(log_likelihoods: Array, *, key: PRNGKeyArray) -> Weights:
-    """Return the weights of models, given the log likelihood of every row (models x rows): pseudo-BMA+."""
-    num_rows = log_likelihoods.shape[1]
+    """Return the weights of the mixture of models, given the log likelihood of every row (models x rows): stacking."""
+    num_models, num_rows = log_likelihoods.shape
     shares = jax.random.exponential(key, (_BOOTSTRAPS, num_rows), log_likelihoods.dtype)
-    shares = num_rows * shares / jnp.sum(shares, axis=1, keepdims=True)
-    return jnp.mean(jax.nn.softmax(shares @ log_likelihoods.T, axis=1), axis=0)
+    shares = shares / jnp.sum(shares, axis=1, keepdims=True)
+    likelihoods = jnp.exp(log_likelihoods - jnp.max(log_likelihoods, axis=0))
+
+    def step(_, weights):  # how much of every row each model accounts for
+        return weights * ((shares / (weights @ likelihoods)) @ likelihoods.T)
+
+    equal = jnp.full((_BOOTSTRAPS, num_models), 1 / num_models, log_likelihoods.dtype)
+    return jnp.mean(jax.lax.fori_loop(0, _STACKING_STEPS, step, equal), axis=0)
 
 
 def can_hold_out(target: FlatTarget) -> bool:

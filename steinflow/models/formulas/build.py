@@ -118,6 +118,7 @@ def formula(
     response_term = parsed["mu"].response
     names |= response_columns(response_term) | ({weights} if weights else set())
     check_columns(frame, names, known=functions or {})
+    table_length = len(frame)
     frame, row_numbers, notes = complete_rows(frame, names)
     frame = frame.apply(as_known)
     own, response = for_family(evaluate(response_term, frame, environment), kind)
@@ -153,6 +154,7 @@ def formula(
         predictor_columns=predictor_columns,
         frame=frame,
         row_numbers=row_numbers,
+        table_length=table_length,
         notes=notes,
     )
     posterior = Posterior(

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from steinflow.typing import Array, Params
+from steinflow.typing import Array, Params, Scalar
 
 _SHARED = 4_000_000  # entries of an indicator matrix: with fewer, a product is faster than gather and scatter
 
@@ -107,6 +107,16 @@ class Predictor(eqx.Module):
                 name = self.named(block.correlations)
                 values[name] = params[name]
         return values
+
+    def log_volume(self) -> Scalar:
+        """Return the log-determinant of the way from coordinates of slopes and intercept to `prior_values`."""
+        total = jnp.zeros(())
+        for term, columns in self._columns():
+            if self.named(term.name) not in self.plain:
+                total += self.num_outputs * jnp.sum(jnp.log(self.unit / self.sds[columns]))
+        if self.has_intercept and self.named("Intercept") not in self.plain:
+            total += self.num_outputs * jnp.log(self.unit)
+        return total
 
     def to_user(self, params: Params) -> dict[str, Array]:
         """Return the parameters as users read them."""

@@ -2,6 +2,7 @@
 
 import equinox as eqx
 import jax.numpy as jnp
+from jax.scipy.stats import norm
 
 from steinflow.models.formulas.families import ResponseFamily
 from steinflow.models.formulas.links import in_form, to_form
@@ -94,15 +95,20 @@ class Regression(eqx.Module):
 
 
 class LogPrior(eqx.Module):
-    """The log prior of a regression; effects of groups are standard normal in these coordinates."""
+    """The log prior of a regression; effects of groups are standard normal in these coordinates.
+
+    It is normalised, for the evidence, but for thresholds, which are in order.
+    """
 
     regression: Regression
     priors: Priors
 
     def __call__(self, params: Params) -> Scalar:
         total = self.priors.log_density(self.regression.prior_values(params))
-        squares = (jnp.sum(params[name] ** 2) for name in self.regression.group_names())
-        return total - 0.5 * sum(squares, start=jnp.zeros(()))
+        total += sum(predictor.log_volume() for predictor in self.regression.predictors.values())
+        for name in self.regression.group_names():
+            total += jnp.sum(norm.logpdf(params[name]))
+        return total
 
 
 class LogLikelihood(eqx.Module):

@@ -38,6 +38,11 @@ class Response:
     trials: np.ndarray | None = None
     is_bound: np.ndarray | None = None
 
+    def selected(self, rows: np.ndarray) -> "Response":
+        """Return the response of some of the rows."""
+        trials, is_bound = (None if part is None else part[rows] for part in (self.trials, self.is_bound))
+        return dataclasses.replace(self, y=self.y[rows], trials=trials, is_bound=is_bound)
+
 
 def censored(values, status) -> Censored:
     """`censored(time, status)`: status is "right" or 1 where the value is a lower bound, otherwise "none" or 0."""

@@ -56,7 +56,18 @@ class About:
     predictor_columns: tuple[str, ...]
     frame: Frame
     row_numbers: np.ndarray
+    table_length: int
     notes: tuple[str, ...]
+
+    def selected(self, rows: np.ndarray) -> "About":
+        """Return the same about some of the rows."""
+        return dataclasses.replace(
+            self,
+            response=self.response.selected(rows),
+            frame=self.frame.iloc[rows].reset_index(drop=True),
+            row_numbers=self.row_numbers[rows],
+            notes=(),
+        )
 
     def __eq__(self, other):
         return isinstance(other, About)
@@ -126,6 +137,15 @@ class FormulaTarget(Target):
 
     def weighted(self, weights):
         return eqx.tree_at(lambda target: target.posterior, self, self.posterior.weighted(weights))
+
+    def selected(self, rows):
+        return dataclasses.replace(self, posterior=self.posterior.selected(rows), about=self.about.selected(rows))
+
+    def by_row(self, values, name):
+        found = np.asarray(values)
+        if found.shape[:1] == (self.about.table_length,):  # the formula has dropped rows with missing values
+            found = found[self.about.row_numbers]
+        return super().by_row(found, name)
 
     @property
     def observations(self) -> "FormulaObservations":

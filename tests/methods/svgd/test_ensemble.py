@@ -57,7 +57,7 @@ def test_as_many_are_kept_as_fit_into_memory(monkeypatch):
     monkeypatch.setattr(ensemble, "_MOST_NUMBERS", 10 * len(SDS) * 7)
     target, start = sf.flatten(Hills(), jnp.ones((10, len(SDS))))
     assert sf.Ensemble().init(target, start, num_steps=1000, key=jax.random.key(0)).kept.shape[0] == 7
-    assert sf.Ensemble().init(target, start, num_steps=10, key=jax.random.key(0)).kept.shape[0] == 5
+    assert sf.Ensemble().init(target, start, num_steps=10, key=jax.random.key(0)).kept.shape[0] == 4
 
 
 def test_stopped_before_anything_was_kept(explored):
@@ -81,3 +81,11 @@ def test_who_starts_where_nothing_is_finite_stays():
 def test_reach_is_positive():
     with pytest.raises(ValueError, match="reach"):
         sf.Ensemble(reach=0.0)
+
+
+def test_what_is_judged_when():
+    """Where members have arrived, then the second half of the time of every count."""
+    when = ensemble._Phases.of(jnp.asarray(100))
+    judging = np.flatnonzero(jax.jit(jax.vmap(when.judging))(jnp.arange(100))).tolist()
+    assert judging == [15, *range(21, 26), *range(33, 41)]
+    np.testing.assert_array_equal(when.tried_by(jnp.asarray([15, 16, 25, 26, 40])), [0, 1, 1, 2, 2])

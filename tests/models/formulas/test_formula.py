@@ -149,7 +149,7 @@ def test_auxiliary_parameters_may_have_formulas(table):
 @pytest.mark.parametrize(
     ("formula", "family"),
     [
-        ("grade ~ x + (1 + x | g)", "categorical"),
+        pytest.param("grade ~ x + (1 + x | g)", "categorical", marks=pytest.mark.slow),
         ("p(yes, trials) ~ x", "binomial"),
         ("grade ~ x + (1 | g)", "cumulative"),
     ],

@@ -1,0 +1,1 @@
+"""Networks: test errors, log-likelihoods and calibration beside rivals and beside NUTS."""
