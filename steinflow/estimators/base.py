@@ -12,14 +12,17 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import ArrayLike
 from scipy import special
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from steinflow.devices.arrays import as_array
 from steinflow.devices.compilation import compiled, split
 from steinflow.devices.keys import as_key, split_key
+from steinflow.estimators.features import Features
+from steinflow.estimators.rows import checked_rows
 from steinflow.inference.defaults import default_method, default_num_particles, default_num_steps
+from steinflow.inference.groups import fit_groups
 from steinflow.inference.loop import fit
 from steinflow.methods.base import Method
 from steinflow.methods.svgd.ensemble import Ensemble
@@ -38,7 +41,7 @@ _MIN_ROWS = 256  # fewer cost as much
 _NUMBERS_AT_ONCE = 2**24  # of a layer in a prediction: 128 MB
 _ACTIVATIONS = {"relu": lambda x: np.maximum(x, 0.0), "silu": lambda x: x * special.expit(x), "tanh": np.tanh}
 _INTERCEPT_SD = 2.5  # of the prior of intercepts on the scale of the link, as in models by formula
-_LEARNED = ("shift_", "scale_", "response_shift_", "response_scale_", "classes_", "n_features_in_")
+_LEARNED = ("shift_", "scale_", "response_shift_", "response_scale_", "classes_", "n_features_in_", "feature_names_in_")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +61,10 @@ class Watch:
 
 class SteinEstimator(BaseEstimator, abc.ABC):
     """What all estimators take and keep.
+
+    X is a matrix, or a table of pandas, Polars or Arrow. Its columns of text, categories of pandas included, become a
+    feature of 0 and 1 for every value but the most frequent one; at most 20 different values are taken. A value that
+    was never seen counts as the most frequent one, with a warning.
 
     Args:
         hidden: units of the hidden layers of a neural network; () is a linear model.
@@ -81,6 +88,8 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         response_shift_, response_scale_: of y, likewise.
         num_steps_, batch_size_: the settings of the run, those that were left open included.
         n_iter_: how many steps were made.
+        features_: only where X is a table with columns of text, categories and the like: how its columns became
+            features. `features_.labels` names the coefficients, and `features_.matrix(table)` encodes a table.
     """
 
     def __init__(
@@ -106,7 +115,9 @@ class SteinEstimator(BaseEstimator, abc.ABC):
 
     def learned(self) -> dict[str, Any]:
         """Return what `fit` has learned beside the particles, as plain values, for `restore`."""
-        return {name: np.asarray(vars(self)[name]).tolist() for name in _LEARNED if name in vars(self)}
+        known = vars(self)
+        columns = {"features_": known["features_"].to_json()} if "features_" in known else {}
+        return {name: np.asarray(known[name]).tolist() for name in _LEARNED if name in known} | columns
 
     def restore(self, result: Result, learned: Mapping[str, Any]) -> Self:
         """Become the fitted estimator that gave this result, without a fit.
@@ -117,6 +128,8 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         """
         for name in set(_LEARNED) & set(learned):
             setattr(self, name, np.asarray(learned[name]) if isinstance(learned[name], list) else learned[name])
+        if "features_" in learned:
+            self.features_ = Features.from_json(learned["features_"])
         return self._keep(result)
 
     @property
@@ -124,11 +137,55 @@ class SteinEstimator(BaseEstimator, abc.ABC):
     def _family(self) -> Family:
         """The distribution of y given the outputs of the model."""
 
-    def _fit(self, X, y, response: tuple[float, float], watch: Watch | None = None):
-        """Find the posterior given these rows; `response` is the shift and the scale of y."""
+    def fit_groups(self, X, y, by, *, min_rows: int = 1, progress: bool = False) -> dict[str, Self]:
+        """Fit a linear model to every group of the rows, all at once, and return an estimator for each, by its name.
+
+        Features and y are scaled by all rows, and the prior is the same in all groups. This estimator stays as it is.
+
+        Args:
+            X, y: as for `fit`.
+            by: the group of every row, as for `sf.fit_groups`.
+            min_rows: groups with fewer are left out, with a warning.
+            progress: show a bar.
+
+        Raises:
+            ValueError: as `fit` does; if by does not fit the rows, or there are hidden layers.
+        """
+        if self.hidden:
+            raise ValueError("A model per group is for linear models; leave out hidden, or fit the groups one by one.")
+        scaled = clone(self).set_params(batch_size=len(X))  # groups are small: steps see all of their rows
+        model = scaled._prepared(X, y)
+        many = fit_groups(
+            model,
+            by,
+            self.method,
+            num_particles=self.num_particles,
+            num_steps=self.num_steps,
+            min_rows=min_rows,
+            key=check_random_state(self.random_state).randint(2**31),
+            progress=progress,
+        )
+        fitted = {}
+        for name, result in zip(many.names, many, strict=True):
+            own = dataclasses.replace(result, target=scaled._in_units(result.target))
+            fitted[name] = clone(self).restore(own, scaled.learned())
+            if "feature_names_in_" in vars(scaled):
+                fitted[name].feature_names_in_ = scaled.feature_names_in_
+        return fitted
+
+    @abc.abstractmethod
+    def _prepared(self, X, y) -> Supervised:
+        """Return the model of these rows, after all checks; keep how features and y are scaled."""
+
+    def _scaled(self, X, y, response: tuple[float, float]) -> Supervised:
+        """Return the model of rows that were checked; `response` is the shift and the scale of y."""
         self.shift_, self.scale_ = shift_and_scale(X)
         self.response_shift_, self.response_scale_ = response
-        return self._run(self._model(X, y), watch or Watch(), None)
+        return self._model(X, y)
+
+    def _fit(self, X, y, watch: Watch | None):
+        """Find the posterior given these rows."""
+        return self._run(self._prepared(X, y), watch or Watch(), None)
 
     def _continue(self, X, y):
         """Find the posterior given these rows too."""
@@ -211,7 +268,7 @@ class SteinEstimator(BaseEstimator, abc.ABC):
     def _by_rows(self, function, X, *columns):
         """Apply a function of outputs (particles x rows x outputs, on the scale of the model) to blocks of rows."""
         check_is_fitted(self, "result_")
-        X = np.asarray(validate_data(self, X, reset=False, dtype=np.float64))
+        X = checked_rows(self, X)
         widest = max(X.shape[1], *self.hidden, self._family.num_outputs)
         size = max(1, _NUMBERS_AT_ONCE // (len(self._weights) * widest))
         blocks = [slice(start, start + size) for start in range(0, len(X), size)]
@@ -241,13 +298,20 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         """Shift and scale that bring the outputs of a linear model to the units of y."""
         return self.response_shift_, self.response_scale_
 
+    def _feature_labels(self, num_features):
+        """Return the names of coefficients: of columns, of the values of text, or of nothing that has a name."""
+        learned = vars(self)
+        if "features_" in learned:
+            return learned["features_"].labels
+        return learned.get("feature_names_in_", [f"x{k}" for k in range(num_features)])
+
     def _coefficient_frame(self, classes=None):
         """Return mean, sd and quantiles of coefficients by feature, and by class, as a pandas DataFrame."""
         import pandas
 
         intercepts, slopes = self._coefficients()
         values = np.concatenate([intercepts[:, None], slopes], axis=1).reshape(len(slopes), -1)
-        names = vars(self).get("feature_names_in_", [f"x{k}" for k in range(slopes.shape[1])])
+        names = self._feature_labels(slopes.shape[1])
         index = pandas.Index(["intercept", *names], name="feature")
         if classes is not None:
             index = pandas.MultiIndex.from_product([index, classes], names=["feature", "class"])

@@ -4,10 +4,11 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from steinflow.estimators.base import SteinEstimator, Watch, is_linear
 from steinflow.estimators.mixtures import log_mean_exp
+from steinflow.estimators.rows import checked_data
 from steinflow.models.families import Bernoulli, Categorical, Family
 
 _UNSCALED = (0.0, 1.0)
@@ -36,12 +37,9 @@ class SteinClassifier(ClassifierMixin, SteinEstimator):
         `watch` says what to see of the run while it is under way.
 
         Raises:
-            ValueError: if X holds something else than finite numbers, or y has fewer than two classes.
+            ValueError: if X cannot be used, such as missing values, or y has fewer than two classes.
         """
-        X, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        self._set_classes(y)
-        return self._fit(X, self._codes(y), _UNSCALED, watch)
+        return self._fit(X, y, watch)
 
     @available_if(is_linear)
     def partial_fit(self, X, y, classes=None):
@@ -53,13 +51,14 @@ class SteinClassifier(ClassifierMixin, SteinEstimator):
             ValueError: if y has a label that is not among the classes, or the first call lacks them.
         """
         first = "result_" not in vars(self)
-        X, y = validate_data(self, X, y, reset=first, dtype=np.float64)
+        X, y = checked_data(self, X, y, reset=first)
         check_classification_targets(y)
         if first:
             if classes is None:
                 raise ValueError("The first call of partial_fit needs classes, all labels that will ever come.")
             self._set_classes(classes)
-        return self._fit(X, self._codes(y), _UNSCALED) if first else self._continue(X, self._codes(y))
+        codes = self._codes(y)
+        return self._run(self._scaled(X, codes, _UNSCALED), Watch(), None) if first else self._continue(X, codes)
 
     def predict_proba(self, X):
         """Return the posterior mean of the probability of every class."""
@@ -102,6 +101,12 @@ class SteinClassifier(ClassifierMixin, SteinEstimator):
     @property
     def _family(self) -> Family:
         return Bernoulli() if len(self.classes_) == 2 else Categorical(len(self.classes_))
+
+    def _prepared(self, X, y):
+        X, y = checked_data(self, X, y, reset=True)
+        check_classification_targets(y)
+        self._set_classes(y)
+        return self._scaled(X, self._codes(y), _UNSCALED)
 
     def _set_classes(self, labels):
         self.classes_ = np.unique(labels)

@@ -6,10 +6,11 @@ from typing import Literal
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from steinflow.estimators.base import SteinEstimator, Watch, is_linear
 from steinflow.estimators.mixtures import Mixture, Normals, Poissons, StudentTs
+from steinflow.estimators.rows import checked_data
 from steinflow.methods.base import Method
 from steinflow.models.families import Family, Gaussian, Poisson
 from steinflow.models.neural_network import PriorScale
@@ -41,10 +42,9 @@ class _Regressor(RegressorMixin, SteinEstimator):
         `watch` says what to see of the run while it is under way.
 
         Raises:
-            ValueError: if X or y hold something else than finite numbers, or y does not suit the model.
+            ValueError: if X or y cannot be used, such as missing values, or y does not suit the model.
         """
-        X, y = self._checked(X, y, reset=True)
-        return self._fit(X, y, self._scaling(y), watch)
+        return self._fit(X, y, watch)
 
     @available_if(is_linear)
     def partial_fit(self, X, y):
@@ -149,8 +149,12 @@ class _Regressor(RegressorMixin, SteinEstimator):
         check_consistent_length(X, y)
         return (y - self.response_shift_) / self.response_scale_
 
+    def _prepared(self, X, y):
+        X, y = self._checked(X, y, reset=True)
+        return self._scaled(X, y, self._scaling(y))
+
     def _checked(self, X, y, *, reset) -> tuple[np.ndarray, np.ndarray]:
-        X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, y_numeric=True)
+        X, y = checked_data(self, X, y, reset=reset, y_numeric=True)
         return np.asarray(X), np.asarray(y, np.float64)
 
 

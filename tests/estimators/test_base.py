@@ -96,8 +96,8 @@ def test_restored_without_a_fit(diabetes, iris):
     for X, y, estimator in (diabetes, iris):
         learned = json.loads(json.dumps(estimator.learned()))
         back = clone(estimator).restore(estimator.result_, learned)
-        np.testing.assert_array_equal(back.predict(np.asarray(X)), estimator.predict(X))
-        np.testing.assert_array_equal(back.log_predictive(np.asarray(X), y), estimator.log_predictive(X, y))
+        np.testing.assert_array_equal(back.predict(X), estimator.predict(X))
+        np.testing.assert_array_equal(back.log_predictive(X, y), estimator.log_predictive(X, y))
         assert not hasattr(clone(estimator).restore(estimator.result_, {**learned, "evil": 1}), "evil")
 
 
@@ -149,3 +149,24 @@ def test_networks_are_less_sure_where_there_are_no_data():
 def test_unknown_activation():
     with pytest.raises(ValueError, match="activation is one of"):
         sf.SteinClassifier(activation="swish").fit(*load_iris(return_X_y=True))
+
+
+@pytest.mark.slow
+def test_a_model_for_every_group_is_that_of_its_rows():
+    rng = np.random.default_rng(0)
+    X, by = rng.normal(size=(120, 2)) * [1, 100], np.tile([1, 2, 3], 40)
+    slopes = np.array([[1, 0], [0, 0.02], [-1, 0.01]])
+    y = np.sum(X * slopes[by - 1], axis=1) + 0.1 * rng.normal(size=120)
+    estimator = sf.SteinRegressor(random_state=0)
+    fitted = estimator.fit_groups(X, y, by)
+    assert list(fitted) == ["1", "2", "3"]
+    assert "result_" not in vars(estimator)
+    for k, own in enumerate(fitted.values()):
+        inside = by == k + 1
+        expected = np.linalg.lstsq(np.column_stack([X[inside], np.ones(40)]), y[inside], rcond=None)[0]
+        np.testing.assert_allclose(own.coef_ * [1, 100], expected[:2] * [1, 100], atol=0.02)
+        np.testing.assert_allclose(own.predict(X[inside]), y[inside], atol=0.5)
+    classes = sf.SteinClassifier(num_particles=20, num_steps=100, random_state=0).fit_groups(X, y > 0, by)
+    assert classes["1"].predict_proba(X).shape == (120, 2)
+    with pytest.raises(ValueError, match="hidden"):
+        sf.SteinRegressor(hidden=(5,)).fit_groups(X, y, by)

@@ -8,10 +8,10 @@ import pytest
 
 from steinflow.devices.keys import as_key
 from steinflow.estimators import base
+from steinflow.estimators.columns import TableError
 from steinflow.models.families import Gaussian
 from steinflow.models.generalized_linear import GeneralizedLinear
 from steinflow.tables.fitting import prepare, run_fit
-from steinflow.tables.tables import TableError
 
 
 def test_every_class_is_held_out_by_its_share():

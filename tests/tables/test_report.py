@@ -180,6 +180,7 @@ def test_the_slider_moves_the_particles(opened):
     assert positions(page) == end
 
 
+@pytest.mark.slow
 @needs_browser
 def test_play_goes_from_the_beginning_to_the_end_and_stops(opened):
     page = opened("numbers")

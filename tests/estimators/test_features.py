@@ -4,7 +4,7 @@ import example_tables as tables
 import numpy as np
 import pandas
 
-from steinflow.tables.features import Category, Features, Number
+from steinflow.estimators.features import Category, Features, Number
 
 
 def test_numbers_stay_as_they_are():

@@ -4,20 +4,21 @@ from typing import Any
 
 import numpy as np
 
-from steinflow.tables.tables import Column, Frame, TableError, listed, shown
+from steinflow.estimators.columns import Column, Frame, TableError, listed, shown
+from steinflow.estimators.remedies import Remedies
 
 MAX_CATEGORIES = 20
 _MOSTLY = 0.5  # from this part on, a column of text is a column of numbers with odd cells, or of dates
 _DATE = r"\s*(\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4})([T ].*)?"
 _SIGN = r"[-+]?\s*(?:[$€£¥₹]|USD|EUR|GBP|CHF|JPY)?\s*[-+]?"
 _UNIT = r"\s*(?:[$€£¥₹%]|USD|EUR|GBP|CHF|JPY|[kKmM])?\s*"
-_DIGITS = {  # by how they are written, the most special first
-    "--thousands ','": r"\d{1,3}(?:,\d{3})+\.\d+|\d{1,3}(?:,\d{3}){2,}",
-    "--thousands . --decimal ','": r"\d{1,3}(?:\.\d{3})+,\d+",
-    "--thousands ' '": r"\d{1,3}(?: \d{3})+",
-    '--thousands "\'"': r"\d{1,3}(?:'\d{3})+(?:\.\d+)?",
-    "--decimal ','": r"\d*,\d+",
-}
+_DIGITS = (  # what reads them by how they are written, the most special first
+    ({"thousands": ","}, r"\d{1,3}(?:,\d{3})+\.\d+|\d{1,3}(?:,\d{3}){2,}"),
+    ({"thousands": ".", "decimal": ","}, r"\d{1,3}(?:\.\d{3})+,\d+"),
+    ({"thousands": " "}, r"\d{1,3}(?: \d{3})+"),
+    ({"thousands": "'"}, r"\d{1,3}(?:'\d{3})+(?:\.\d+)?"),
+    ({"decimal": ","}, r"\d*,\d+"),
+)
 _PLAIN = r"\d+(?:\.\d+)?"
 
 
@@ -50,16 +51,17 @@ def describe_missing(frame: Frame) -> str:
     return f"{num_rows:,} of {len(frame):,} rows have missing or infinite values, in {some}{more}"
 
 
-def check_kinds(frame: Frame, *, free: frozenset[str] = frozenset()) -> None:
+def check_kinds(frame: Frame, remedies: Remedies, *, free: frozenset[str] = frozenset()) -> None:
     """Refuse dates, nested values, numbers with odd cells, and text of many different values.
 
     Args:
         frame: the columns to learn from.
+        remedies: what to do about them.
         free: of these, columns of which the user said that they are categories, however many.
     """
     many = []
     for name in frame.columns:
-        check_cells(name, frame[name], f"leave it out with --drop '{shown(name)}'")
+        check_cells(name, frame[name], remedies, remedies.leave_out([name]))
         if not is_number(frame[name]) and name not in free and frame[name].nunique(dropna=True) > MAX_CATEGORIES:
             many.append(name)
     if many:
@@ -67,20 +69,19 @@ def check_kinds(frame: Frame, *, free: frozenset[str] = frozenset()) -> None:
         which = f"Column {listed(many)} holds" if len(many) == 1 else f"Columns {listed(many)} hold"
         raise TableError(
             f"{which} text with too many different values to be categories ('{shown(many[0])}': "
-            f"{first.nunique():,}, such as {listed(texts(first)[:2])}; at most {MAX_CATEGORIES}). Add "
-            + " ".join(f"--drop '{shown(name)}'" for name in many[:6])
-            + (" ..." if len(many) > 6 else "")
-            + f" to leave {'it' if len(many) == 1 else 'them'} out; or let each value have an effect of its own, drawn "
-            f'from a distribution of effects, as a group in a formula: --formula "y ~ x + (1 | {shown(many[0])})".'
+            f"{first.nunique():,}, such as {listed(texts(first)[:2])}; at most {MAX_CATEGORIES}). "
+            f"{_capitalized(remedies.leave_out(many))}; or let each value have an effect of its own, drawn from a "
+            f"distribution of effects, as a group in a formula: {remedies.as_group(many[0])}."
         )
 
 
-def check_cells(name: str, values: Column, otherwise: str) -> None:
+def check_cells(name: str, values: Column, remedies: Remedies, otherwise: str) -> None:
     """Refuse dates, nested values, and numbers that cannot be read as such.
 
     Args:
         name: of the column.
         values: its cells.
+        remedies: what to do about it.
         otherwise: the last thing to do about it.
     """
     if is_number(values) or not values.notna().any():
@@ -96,44 +97,48 @@ def check_cells(name: str, values: Column, otherwise: str) -> None:
             f"Column '{shown(name)}' holds {type(first).__name__} values, one per cell; give numbers or text, or "
             f"{otherwise}."
         )
-    _refuse_odd_cells(name, values.dropna().astype(str), otherwise)
+    _refuse_odd_cells(name, values.dropna().astype(str), remedies, otherwise)
 
 
-def _refuse_odd_cells(name, text, otherwise) -> None:
+def _capitalized(sentence) -> str:
+    return sentence[0].upper() + sentence[1:]
+
+
+def _refuse_odd_cells(name, text, remedies, otherwise) -> None:
     import pandas
 
     odd = text[np.isnan(np.asarray(pandas.to_numeric(text, errors="coerce"), float))]
     if not len(odd):
         return
-    _refuse_written_numbers(name, odd, otherwise)
+    _refuse_written_numbers(name, odd, remedies, otherwise)
     if len(odd) <= (1 - _MOSTLY) * len(text):
         markers = sorted(set(odd))
         raise TableError(
             f"Column '{shown(name)}' holds numbers, but {len(odd):,} of its {len(text):,} cells are text such as "
-            f"{listed(markers, 3)}. If that means missing, add --missing-marker '{shown(markers[0])}'; otherwise "
+            f"{listed(markers, 3)}. If that means missing, {remedies.as_missing(markers[0])}; otherwise "
             f"correct these cells, or {otherwise}."
         )
 
 
-def _refuse_written_numbers(name, odd, otherwise) -> None:
-    """Refuse numbers that are written for people, with the option that reads them."""
-    digits = "|".join([*_DIGITS.values(), _PLAIN])
+def _refuse_written_numbers(name, odd, remedies, otherwise) -> None:
+    """Refuse numbers that are written for people, with what reads them."""
+    digits = "|".join([*(pattern for _, pattern in _DIGITS), _PLAIN])
     if odd.str.fullmatch(f"{_SIGN}(?:{digits}){_UNIT}").mean() <= _MOSTLY:
         return
     bare = odd.str.replace(r"[^\d.,' ]", "", regex=True).str.strip()
-    found = {option: float(bare.str.fullmatch(pattern).mean()) for option, pattern in _DIGITS.items()}
-    option = next((option for option in found if found[option] > 0), None)
+    options = next((options for options, pattern in _DIGITS if bare.str.fullmatch(pattern).any()), None)
     what = f"Column '{shown(name)}' holds numbers that are written as text, such as {listed(texts(odd)[:2])}"
     if odd.str.fullmatch(r"\s*[-+]?[\d.,' ]+\s*").mean() <= _MOSTLY:
         raise TableError(
             f"{what}: write them without signs of currency, units and separators, as 1250.5, or {otherwise}."
         )
-    if option == "--decimal ','" and bare.str.fullmatch(r"\d{1,3},\d{3}").all():
+    if options == {"decimal": ","} and bare.str.fullmatch(r"\d{1,3},\d{3}").all():
         raise TableError(
-            f"{what}: add --thousands ',' if the comma separates thousands, or --decimal ',' if it is a decimal comma."
+            f"{what}: {remedies.read_with(thousands=',')} if the comma separates thousands, or "
+            f"{remedies.read_with(decimal=',')} if it is a decimal comma."
         )
-    if option is not None:
-        raise TableError(f"{what}: add {option}.")
+    if options is not None:
+        raise TableError(f"{what}: {remedies.read_with(**options)}.")
 
 
 def _looks_like_dates(values) -> bool:

@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from steinflow.estimators.cells import is_number, texts
+from steinflow.estimators.columns import Frame, TableError, check_column, label_of, listed, shown
 from steinflow.models.supervised import shift_and_scale
-from steinflow.tables.cells import is_number, texts
-from steinflow.tables.tables import Frame, TableError, check_column, label_of, listed, shown
 
 Missing = Literal["error", "drop", "mean"]
 _HUGE = 1e300  # differences of such numbers overflow
@@ -92,7 +92,7 @@ class Features:
                 columns.append(column)
                 notes += note
             else:
-                counts = values.dropna().map(label_of).value_counts()
+                counts = _labels(values.dropna()).value_counts()
                 others = sorted(str(value) for value in counts.index[1:])
                 columns.append(Category(name, str(counts.index[0]), tuple(others)))
         if not columns:
@@ -151,6 +151,11 @@ def _as_numbers(values) -> np.ndarray | None:
     return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
+def _labels(values):
+    """Return the name of every value; of a column of categories only those that occur."""
+    return values.astype(object).map(label_of)
+
+
 def _number(name, values):
     numbers = values.to_numpy(float, na_value=np.nan)
     numbers = numbers[np.isfinite(numbers)]
@@ -158,7 +163,7 @@ def _number(name, values):
     if abs(largest) > _HUGE:
         raise TableError(
             f"Column '{shown(name)}' has values beyond {_HUGE:g}, such as {largest:.3g}: divide it by a unit, or leave "
-            f"it out with --drop '{shown(name)}'."
+            "it out."
         )
     mean, _ = shift_and_scale(numbers)
     low, middle, high = np.quantile(numbers, [0.25, 0.5, 0.75])
@@ -174,7 +179,7 @@ def _number(name, values):
 
 def _indicators(column, values):
     missing = values.isna().to_numpy(bool)
-    text = values.map(label_of)
+    text = _labels(values)
     block = np.stack([(text == value).to_numpy(float) for value in column.values], axis=1)
     block[missing] = np.nan
     known = {column.reference, *column.values}

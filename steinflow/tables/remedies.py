@@ -1,0 +1,25 @@
+"""What to do about a column that cannot be used, as options of the command line."""
+
+from steinflow.estimators.columns import shown
+from steinflow.estimators.remedies import Remedies
+
+_MOST = 6  # columns to name
+
+
+class _Options(Remedies):
+    def leave_out(self, names):
+        options = " ".join(f"--drop '{shown(name)}'" for name in names[:_MOST])
+        more = " ..." if len(names) > _MOST else ""
+        return f"leave {'it' if len(names) == 1 else 'them'} out with {options}{more}"
+
+    def read_with(self, **options):
+        return f"add {' '.join(f'--{name} {value!r}' for name, value in options.items())}"
+
+    def as_missing(self, marker):
+        return f"add --missing-marker '{shown(marker)}'"
+
+    def as_group(self, name):
+        return f'--formula "y ~ x + (1 | {shown(name)})"'
+
+
+OPTIONS = _Options()

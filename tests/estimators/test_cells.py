@@ -1,0 +1,57 @@
+"""Cells that no regression can use as they are, and the option that reads them."""
+
+import numpy as np
+import pandas
+import pytest
+
+from steinflow.estimators.cells import check_cells, check_kinds, describe_missing, missing_rows
+from steinflow.estimators.columns import TableError, as_text
+from steinflow.tables.remedies import OPTIONS
+
+
+@pytest.mark.parametrize(
+    ("cells", "advice"),
+    [
+        (["3,5", "12,25", "0,5"], "add --decimal ','."),
+        (["1,250.50", "31,000.25", "999,111.00"], "add --thousands ','."),
+        (["1,250", "31,000", "999,111"], "--thousands ',' if the comma separates thousands, or add --decimal ','"),
+        (["1,250,000", "31,000", "999,111"], "add --thousands ','."),
+        (["1.250,50", "31.000,25"], "add --thousands '.' --decimal ','."),
+        (["1 250", "31 000"], "add --thousands ' '."),
+        (["$1,250", "$31", "$9.50"], "without signs of currency"),
+        (["12 €", "13 €"], "without signs of currency"),
+        (["45%", "50%"], "without signs of currency"),
+        (["2020-01-05", "2020-02-06"], "dates or times"),
+        (["1", "2", "?"], "--missing-marker '?'"),
+    ],
+)
+def test_numbers_that_are_written_for_people(cells, advice):
+    with pytest.raises(TableError) as error:
+        check_cells("price", pandas.Series(cells), OPTIONS, "leave it out")
+    assert advice in str(error.value)
+    assert "'price'" in str(error.value)
+
+
+@pytest.mark.parametrize("cells", [["red", "5 red", "blue"], ["18-25", "26-35"], ["A1", "B,2", "C"], ["1", "2"]])
+def test_text_stays_text(cells):
+    check_cells("a", pandas.Series(cells), OPTIONS, "leave it out")
+
+
+def test_text_of_many_values_is_offered_as_a_group():
+    frame = pandas.DataFrame({"g": [f"s{k % 30}" for k in range(60)]})
+    with pytest.raises(TableError, match=r"\(1 \| g\)"):
+        check_kinds(frame, OPTIONS)
+    check_kinds(frame, OPTIONS, free=frozenset({"g"}))
+
+
+def test_missing_and_infinite():
+    frame = pandas.DataFrame({"a": [1.0, np.nan, np.inf, 4.0], "b": ["x", "y", None, "z"], "c": [1, 2, 3, 4]})
+    assert missing_rows(frame).tolist() == [False, True, True, False]
+    assert describe_missing(frame) == "2 of 4 rows have missing or infinite values, in 'a' (2), 'b' (1)"
+
+
+def test_codes_have_one_name_whatever_the_type_of_the_column():
+    whole, with_gap = pandas.DataFrame({"zip": [1, 2]}), pandas.DataFrame({"zip": [1.0, np.nan]})
+    assert as_text(whole, ["zip"])["zip"].tolist() == ["1", "2"]
+    assert as_text(with_gap, ["zip"])["zip"].iloc[0] == "1"
+    assert as_text(with_gap, ["zip"])["zip"].isna().tolist() == [False, True]
