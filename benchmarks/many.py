@@ -3,6 +3,7 @@
     python -m benchmarks.many                 # 1,000 posteriors of each model, on a quiet machine
     python -m benchmarks.many --number 64     # a look
     python -m benchmarks.many --page          # also write docs/many-measured.md
+    python -m benchmarks.many --calibration   # models that are calibrated, and broken ones that are found
 
 Everybody is timed twice: with compiling, and again with other data of the same shapes. The loop is timed on a few
 posteriors and multiplied. NUTS takes 500 draws after 500 steps of warm-up, one chain for every posterior, all of them
@@ -27,6 +28,7 @@ import numpy as np
 from jax.scipy.stats import cauchy, norm
 
 import steinflow as sf
+from benchmarks import calibrations
 from steinflow.targets.varied import Varied
 
 PAGE = Path(__file__).parents[1] / "docs" / "many-measured.md"
@@ -225,8 +227,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--number", type=int, default=1000, help="of posteriors")
     parser.add_argument("--few", type=int, default=20, help="posteriors of the loop, and with references")
-    parser.add_argument("--page", action="store_true", help=f"write {PAGE.name}")
+    parser.add_argument("--page", action="store_true", help=f"write {PAGE.name}, or {calibrations.PAGE.name}")
+    parser.add_argument("--calibration", action="store_true", help="calibrate models, right and broken ones")
+    parser.add_argument("--only", help="a word in the name of what to calibrate")
     arguments = parser.parse_args()
+    if arguments.calibration:
+        calibrations.run(arguments.number, arguments.only, write=arguments.page)
+        return
     few = min(arguments.few, arguments.number)
     tables = [table(problem, rows_of(problem, arguments.number, few)) for problem in PROBLEMS]
     print("\n\n".join(tables))

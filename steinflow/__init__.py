@@ -7,6 +7,7 @@ from steinflow.devices.sharding import mesh
 from steinflow.inference.calibration import calibrate
 from steinflow.inference.checkpoints import Checkpoint
 from steinflow.inference.cross_validation import cross_validate
+from steinflow.inference.groups import fit_groups
 from steinflow.inference.loop import fit
 from steinflow.inference.many import fit_many
 from steinflow.inference.stopping import Converged
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from steinflow.models.formulas import formula
     from steinflow.models.networks import from_network
     from steinflow.results import plots
+    from steinflow.results.comparison import compare
     from steinflow.results.margins import contrasts, marginal_means
     from steinflow.targets.numpyro import from_numpyro
     from steinflow.targets.pymc import from_pymc
@@ -68,6 +70,7 @@ _LATER = {
     "SteinClassifier": "steinflow.estimators",
     "SteinPoissonRegressor": "steinflow.estimators",
     "SteinRegressor": "steinflow.estimators",
+    "compare": "steinflow.results.comparison",
     "constraints": "numpyro.distributions.constraints",
     "contrasts": "steinflow.results.margins",
     "formula": "steinflow.models.formulas",
@@ -114,12 +117,14 @@ __all__ = [
     "Target",
     "Time",
     "calibrate",
+    "compare",
     "constraints",
     "contrasts",
     "cross_validate",
     "data",
     "dispersion",
     "fit",
+    "fit_groups",
     "fit_many",
     "flatten",
     "formula",

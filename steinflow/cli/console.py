@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from steinflow.estimators.columns import shown
 from steinflow.tables.advice import MODEL_WORDS, WORDS, advice, sentence
 from steinflow.tables.predictions import METRICS
 from steinflow.tables.runs import Run, json_text
-from steinflow.tables.tables import shown
 
 FAILED, DISTRUSTED, MISFIT, INTERRUPTED = 1, 3, 4, 130
 

@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -10,13 +9,11 @@ import typer
 from steinflow.cli import console, options
 from steinflow.cli.formulas import check_choice, problem_name, problem_of
 from steinflow.cli.outputs import print_run, summary_of
+from steinflow.estimators.columns import counted, shown
 from steinflow.results.outcome import Outcome
-from steinflow.tables.features import Missing
 from steinflow.tables.fitting import MethodName, Prepared, prepare, run_fit
 from steinflow.tables.formulas import fit_formula
-from steinflow.tables.responses import ModelName
 from steinflow.tables.runs import check_free, check_writable, checksum, free_folder
-from steinflow.tables.tables import counted, shown
 
 _HIDDEN = (50,)
 
@@ -25,19 +22,13 @@ _HIDDEN = (50,)
 def fit(
     data: options.Data,
     *,
-    target: Annotated[
-        str | None,
-        typer.Option("--target", "-t", metavar="COLUMN", help="The column to predict.", show_default=False),
-    ] = None,
+    target: options.Target = None,
     formula: options.Formulas = None,
     family: options.Family = "gaussian",
     link: options.Link = None,
     prior: options.Priors = None,
     weights: options.Weights = None,
-    model: Annotated[
-        ModelName | None,
-        typer.Option("--model", "-m", help="Chosen from the target if not given, with a reason.", show_default=False),
-    ] = None,
+    model: options.Model = None,
     hidden: Annotated[
         str | None,
         typer.Option(
@@ -69,39 +60,12 @@ def fit(
             show_default=False,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="The same seed gives the same run.")] = 0,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Folder for the run; runs/NAME if not given.", show_default=False),
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an earlier run in the folder of --output.")
-    ] = False,
-    drop: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="A column to leave out, such as a name or a row number; may be repeated.",
-            show_default=False,
-            rich_help_panel="Data",
-        ),
-    ] = None,
-    categorical: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="A column of numbers that are codes, such as a district: each becomes a category; may be repeated.",
-            show_default=False,
-            rich_help_panel="Data",
-        ),
-    ] = None,
-    missing: Annotated[
-        Missing,
-        typer.Option(
-            help="What to do about missing values: stop, drop the row, or fill in the mean of the column.",
-            rich_help_panel="Data",
-        ),
-    ] = "error",
+    seed: options.Seed = 0,
+    output: options.NewRun = None,
+    overwrite: options.ReplaceRun = False,
+    drop: options.Drop = None,
+    categorical: options.Categorical = None,
+    missing: options.MissingCells = "error",
     test_fraction: Annotated[
         float, typer.Option(help="Fraction of the rows to hold out and predict; 0 for none.", rich_help_panel="Data")
     ] = 0.2,

@@ -1,12 +1,15 @@
-"""Options about files that several commands share, and reading a table with them."""
+"""Options that several commands share, and reading a table with them."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from steinflow.estimators.columns import Frame
+from steinflow.estimators.features import Missing
 from steinflow.models.formulas import FAMILIES
-from steinflow.tables.tables import Frame, read_table
+from steinflow.tables.responses import ModelName
+from steinflow.tables.tables import read_table
 
 _PANEL = "Reading the file"
 
@@ -15,6 +18,44 @@ RunFolder = Annotated[
     Path, typer.Argument(metavar="RUN", help="The folder that `steinflow fit` wrote.", show_default=False)
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file of --output if it exists.")]
+Target = Annotated[
+    str | None, typer.Option("--target", "-t", metavar="COLUMN", help="The column to predict.", show_default=False)
+]
+Model = Annotated[
+    ModelName | None,
+    typer.Option("--model", "-m", help="Chosen from the target if not given, with a reason.", show_default=False),
+]
+Seed = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="The same seed gives the same run.")]
+NewRun = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="Folder for the run; runs/NAME if not given.", show_default=False),
+]
+ReplaceRun = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in the folder of --output.")]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="A column to leave out, such as a name or a row number; may be repeated.",
+        show_default=False,
+        rich_help_panel="Data",
+    ),
+]
+Categorical = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="A column of numbers that are codes, such as a district: each becomes a category; may be repeated.",
+        show_default=False,
+        rich_help_panel="Data",
+    ),
+]
+MissingCells = Annotated[
+    Missing,
+    typer.Option(
+        help="What to do about missing values: stop, drop the row, or fill in the mean of the column.",
+        rich_help_panel="Data",
+    ),
+]
 Encoding = Annotated[
     str, typer.Option(help="Encoding of a CSV file, such as latin-1 or cp1252.", rich_help_panel=_PANEL)
 ]

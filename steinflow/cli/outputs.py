@@ -8,13 +8,13 @@ import numpy as np
 from rich.text import Text
 
 from steinflow.cli import console
+from steinflow.estimators.columns import shown
 from steinflow.results.summary import number
 from steinflow.tables.advice import advice
 from steinflow.tables.effects import about_effects
 from steinflow.tables.formula_problems import FormulaFit
 from steinflow.tables.parameters import Parameters
 from steinflow.tables.runs import Run
-from steinflow.tables.tables import shown
 
 _SHOWN_PARAMETERS = 15
 _QUANTILES = (0.05, 0.5, 0.95)

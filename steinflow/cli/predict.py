@@ -9,16 +9,17 @@ import typer
 from rich.text import Text
 
 from steinflow.cli import console, options
+from steinflow.estimators.cells import describe_missing
+from steinflow.estimators.columns import TableError, shown
+from steinflow.estimators.features import Missing
 from steinflow.models.formulas.response import response_columns
 from steinflow.results.files import write_whole
 from steinflow.results.summary import number
-from steinflow.tables.cells import describe_missing
-from steinflow.tables.features import Missing
 from steinflow.tables.formula_problems import FormulaFit
 from steinflow.tables.formulas import evaluate_formula, prediction_table
 from steinflow.tables.predictions import evaluate, prediction_frame
 from steinflow.tables.runs import check_new, free_file, load_run
-from steinflow.tables.tables import TableError, csv_text, shown
+from steinflow.tables.tables import csv_text
 
 _SHOWN_ROWS, _SHOWN_COLUMNS = 8, 5
 

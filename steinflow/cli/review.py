@@ -9,14 +9,14 @@ from rich.text import Text
 
 from steinflow.cli import console, options
 from steinflow.cli.outputs import summary_of
+from steinflow.estimators.columns import shown
 from steinflow.results.files import write_whole
 from steinflow.results.summary import number
-from steinflow.tables.comparison import behind_the_best
+from steinflow.tables.comparison import behind_the_best, log_evidence
 from steinflow.tables.effects import about_effects
 from steinflow.tables.predictions import METRICS
 from steinflow.tables.report import report_html
 from steinflow.tables.runs import check_new, load_run
-from steinflow.tables.tables import shown
 
 _SHOWN_PARAMETERS = 20
 
@@ -54,6 +54,9 @@ def report(
 def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of two or more runs.", show_default=False)],
     *,
+    evidence: Annotated[
+        bool, typer.Option("--evidence", help="Also the log evidence of formulas, where it can be known.")
+    ] = False,
     as_json: console.Json = False,
     debug: console.Debug = False,
 ) -> None:
@@ -69,8 +72,10 @@ def compare(
     summaries = [summary_of(run, folder) for run, folder in zip(loaded, runs, strict=True)]
     comparable = len({(run.data.get("sha256"), run.data.get("split"), run.data.get("target")) for run in loaded}) == 1
     differences = behind_the_best(loaded) if comparable else None
+    evidences = [log_evidence(run) for run in loaded] if evidence else None
     if as_json:
-        console.print_json({"comparable": comparable, "runs": summaries, "differences": differences})
+        found = {"comparable": comparable, "runs": summaries, "differences": differences}
+        console.print_json(found if evidences is None else {**found, "evidence": evidences})
         return
     names = _distinct(runs)
     rows = [
@@ -87,9 +92,14 @@ def compare(
     rows += _metrics(summaries, mark_best=comparable)
     if differences is not None:
         rows.append(["log-likelihood, behind the best", *map(_difference, differences)])
+    if evidences is not None:
+        rows.append(["log evidence", *map(_evidence, evidences)])
     console.out.print(console.table("", ["", *names], rows))
     console.out.print()
     console.out.print(_coefficients(loaded, names))
+    for name, each in zip(names, evidences or [], strict=False):
+        if each["reason"]:
+            console.remark(f"{name}: the log evidence is not known: {each['reason']}.")
     if not comparable:
         console.remark(
             "These runs did not hold out the same rows of the same file, so their metrics are not comparable."
@@ -112,6 +122,10 @@ def _difference(difference):
     if difference["mean"] == 0:
         return "best"
     return f"{number(difference['mean'])} ± {number(difference['standard_error'])}"
+
+
+def _evidence(evidence):
+    return "?" if evidence["reason"] else f"{evidence['value']:.2f} ± {number(evidence['standard_error'])}"
 
 
 def _coefficients(runs, names):

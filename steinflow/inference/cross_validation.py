@@ -6,11 +6,12 @@ import jax
 import numpy as np
 
 from steinflow.devices.keys import as_key, split_key
-from steinflow.inference.defaults import default_num_particles
+from steinflow.inference.items import same_start
 from steinflow.inference.many import fit_many
 from steinflow.methods.base import Method
 from steinflow.results.cross_validation import CrossValidation
 from steinflow.targets.base import Target
+from steinflow.targets.padding import rows_by_group
 from steinflow.typing import PRNGKeyArray
 
 
@@ -51,15 +52,14 @@ def cross_validate(
     if target.data is None or target.observations is None:
         raise ValueError("Cross-validation leaves rows out: it needs a target with rows, such as sf.Posterior.")
     fold_key, prior_key, fit_key = split_key(as_key(key), 3)
+    folds = folds if isinstance(folds, int | np.integer) else target.by_row(folds, "folds")
     labels, parts = _parts(folds, target.data.num_rows, fold_key)
-    number = num_particles or default_num_particles(target)
-    start = jax.vmap(target.sample_prior)(jax.random.split(prior_key, number))
     weights = (parts != np.arange(len(labels))[:, None]).astype(np.float32)
     posteriors = fit_many(
         target.weighted,
         weights,
         method,
-        particles=jax.tree.map(lambda leaf: np.broadcast_to(leaf, (len(labels), *leaf.shape)), start),
+        particles=same_start(target, num_particles, len(labels), key=prior_key),
         num_steps=num_steps,
         names=labels,
         key=fit_key,
@@ -88,10 +88,10 @@ def _parts(folds, num_rows: int, key: PRNGKeyArray) -> tuple[list[str], np.ndarr
         parts = np.empty(num_rows, int)
         parts[order] = np.arange(num_rows) % int(folds)
         return list(map(str, range(int(folds)))), parts
-    given = np.asarray(folds)
-    if given.shape != (num_rows,):
-        raise ValueError(f"folds needs one entry for each of the {num_rows} rows; got shape {given.shape}.")
-    labels, parts = np.unique(given, return_inverse=True)
-    if len(labels) < 2:
+    groups = rows_by_group(folds)
+    if len(groups) < 2:
         raise ValueError("folds has one part only: without it there is nothing to fit.")
-    return list(map(str, labels)), parts
+    parts = np.empty(num_rows, int)
+    for k, rows in enumerate(groups.values()):
+        parts[rows] = k
+    return list(groups), parts

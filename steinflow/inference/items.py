@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 
+import equinox as eqx
 import jax
 import numpy as np
 
 from steinflow.devices.arrays import as_array
-from steinflow.typing import Params, PyTree
+from steinflow.inference.defaults import default_num_particles
+from steinflow.targets.base import Target
+from steinflow.typing import Params, PRNGKeyArray, PyTree
 
 
 def stacked(items: PyTree) -> tuple[PyTree, int]:
@@ -61,3 +64,15 @@ def checked_particles(particles: Params, number: int) -> Params:
             "start all from the same particles, np.broadcast_to(x, (number, *x.shape))."
         )
     return particles
+
+
+def same_start(target: Target, num_particles: int | None, number: int, *, key: PRNGKeyArray) -> Params:
+    """Return particles from the prior of a target, the same for every posterior."""
+    keys = jax.random.split(key, num_particles or default_num_particles(target))
+    drawn = _drawn(target, keys)
+    return jax.tree.map(lambda leaf: np.broadcast_to(leaf, (number, *leaf.shape)), drawn)
+
+
+@eqx.filter_jit
+def _drawn(target, keys):
+    return jax.vmap(target.sample_prior)(keys)

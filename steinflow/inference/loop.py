@@ -172,7 +172,7 @@ def fit(
 
         if snapshot.step <= limits[0]:
             result = run_to(limits[0])
-            if limits[-1] == limits[0] or not _should_go_on(result):
+            if limits[-1] == limits[0] or not should_go_on(result):
                 return result
             # From where the particles are, before they settled: there they are draws.
             particles = method.draws(flat, snapshot.state, key=init_key).particles
@@ -180,7 +180,7 @@ def fit(
         return run_to(limits[-1], Run(dataclasses.replace(plan, num_steps=as_array(np.int32(limits[-1])))))
 
 
-def _should_go_on(result: Result) -> bool:
+def should_go_on(result: Result) -> bool:
     """Say whether exploring particles are advised to take more steps, or are nowhere yet."""
     if result.outcome is not Outcome.STEP_LIMIT or "trajectory" not in result.info:
         return False

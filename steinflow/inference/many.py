@@ -1,9 +1,9 @@
 """Many posteriors at once: one model, many data sets or priors, advanced together in compiled blocks."""
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,22 +13,19 @@ from tqdm.auto import tqdm
 from steinflow.devices.arrays import as_array
 from steinflow.devices.keys import as_key
 from steinflow.inference.blocks import Block, BlockRun, Runs
-from steinflow.inference.defaults import default_method, default_num_particles, default_num_steps
-from steinflow.inference.endings import ending_of
+from steinflow.inference.defaults import default_limits, default_method, default_num_particles
+from steinflow.inference.ended import EndedRuns, row_of
 from steinflow.inference.interruption import Interruption
 from steinflow.inference.items import checked_names, checked_particles, stacked
 from steinflow.inference.loop import next_chunk
 from steinflow.inference.memory import available_memory, check_memory
-from steinflow.inference.views import View
-from steinflow.methods.base import Method, Settled
+from steinflow.methods.base import Method
 from steinflow.results.many import Many
 from steinflow.results.outcome import Outcome
-from steinflow.results.predictions import judged_by_predictions
-from steinflow.results.result import Result, versions
 from steinflow.targets.base import Target
 from steinflow.targets.flat import flatten, from_prior
 from steinflow.targets.varied import Varied
-from steinflow.typing import Array, Params, PRNGKeyArray, PyTree, Scalar
+from steinflow.typing import Params, PRNGKeyArray, PyTree, Scalar
 
 _BLOCK = 64  # runs that are advanced together at most: enough for compiled code to work on, and they fit in the caches
 _SHARE = 0.5  # of the available memory that a block may take
@@ -62,7 +59,8 @@ def fit_many(
         particles: starting points, with an axis of posteriors and one of particles; drawn from the prior of every
             target if not given.
         num_particles: how many to draw from each prior, as for `sf.fit`.
-        num_steps: of every run that does not end before, as for `sf.fit`.
+        num_steps: of every run that does not end before, as for `sf.fit`: where it is left open, runs that are advised
+            to take more than 1,000 steps go on together, for up to 4,000 more.
         names: of the posteriors, for tables and `many["name"]`; numbers by default.
         key: an int or a JAX key.
         progress: show a bar, of the steps of all posteriors together.
@@ -115,9 +113,11 @@ def fit_many(
         if flat.data is not None and (flat.noisy or flat.data.host is not None):
             raise ValueError("fit_many sees all rows at every step: give every target arrays and no batch_size.")
         method = default_method(flat, start) if method is None else method
-        num_steps = num_steps or default_num_steps(method)
-        runs = Runs(method, make, flat.unravel, flat.dim, as_array(np.int32(num_steps)), kind)
-        run = BlockRun(runs, num_steps)
+        limits = (num_steps, num_steps) if num_steps else default_limits(method)
+
+        def run_of(num_steps: int) -> BlockRun:
+            total = as_array(np.int32(num_steps))
+            return BlockRun(Runs(method, make, flat.unravel, flat.dim, total, kind), num_steps)
 
         def begin(rows: np.ndarray) -> Block:
             chosen = jax.tree.map(lambda leaf: leaf[rows], items)
@@ -127,18 +127,43 @@ def fit_many(
                 cloud = run.unconstrained(chosen, jax.tree.map(lambda leaf: leaf[rows], particles))
             return run.start(chosen, cloud, keys[rows, 1], keys[rows, 2])
 
+        run = run_of(limits[0])
         size = _block_size(run, begin, number)
         interruption.check()
-        bar = stack.enter_context(tqdm(total=number * num_steps, unit="step", unit_scale=True, disable=not progress))
-        ended = _Ended(run, number, num_steps, size, identified=flat.identified)
-        waiting = [(rows, None) for rows in np.array_split(np.arange(number), -(-number // size))]
-        while waiting:
-            last_round, left = len(waiting) == 1, []
-            for rows, block in waiting:
-                block = begin(_filled(rows, size)) if block is None else block
-                left.append(_run_block(run, rows, block, ended, bar, interruption, to_the_end=last_round))
-            waiting = list(_regrouped([pair for pair in left if pair is not None], size))
+        bar = stack.enter_context(tqdm(total=number * limits[0], unit="step", unit_scale=True, disable=not progress))
+        more = limits[-1] > limits[0]
+        ended = EndedRuns(run, number, limits[0], size, identified=flat.identified, may_go_on=more)
+        _run_all(run, number, size, begin, ended, bar, interruption)
+        advised = ended.to_go_on()
+        if advised and not interruption.requested:
+            rows_left, states = np.array([*advised]), [*advised.values()]
+            longer = run_of(limits[-1])
+
+            def go_on(which: np.ndarray) -> Block:
+                """Return runs that go on from where their particles were before they settled: there they are draws."""
+                rows = rows_left[which]
+                chosen = jax.tree.map(lambda leaf: leaf[rows], items)
+                cloud = np.stack([_unsettled(run, chosen, states[i], k) for k, i in enumerate(which)])
+                block = longer.start(chosen, as_array(cloud), _next_keys(keys[rows, 1], kind), keys[rows, 2])
+                return dataclasses.replace(block, steps=block.steps + np.int32(limits[0]))
+
+            bar.total += len(rows_left) * (limits[-1] - limits[0])
+            size = _block_size(longer, go_on, len(rows_left))
+            again = EndedRuns(longer, len(rows_left), limits[-1], size, identified=flat.identified)
+            _run_all(longer, len(rows_left), size, go_on, again, bar, interruption)
+            ended.replace(rows_left.tolist(), again)
     return Many(tuple(ended.results()), names)
+
+
+def _run_all(run, number, size, begin, ended, bar, interruption) -> None:
+    """Take all runs to their ends, a block at a time; those that take longer than most go on together."""
+    waiting = [(rows, None) for rows in np.array_split(np.arange(number), -(-number // size))]
+    while waiting:
+        last_round, left = len(waiting) == 1, []
+        for rows, block in waiting:
+            block = begin(_filled(rows, size)) if block is None else block
+            left.append(_run_block(run, rows, block, ended, bar, interruption, to_the_end=last_round))
+        waiting = list(_regrouped([pair for pair in left if pair is not None], size))
 
 
 def _run_block(run, rows, block, ended, bar, interruption, *, to_the_end) -> tuple[np.ndarray, Block] | None:
@@ -166,7 +191,7 @@ def _run_block(run, rows, block, ended, bar, interruption, *, to_the_end) -> tup
         if np.max(steps[active]) % every == 0:
             home = jax.tree.map(np.asarray, block.states)
             asked = np.flatnonzero(active & ~over)
-            done[asked] = [run.runs.method.done(_row(home, row)) for row in asked]
+            done[asked] = [run.runs.method.done(row_of(home, row)) for row in asked]
         for finished, outcome in ((over, Outcome.STEP_LIMIT), (done, Outcome.SETTLED)):
             ended.add(rows[finished], block.at(np.flatnonzero(finished)), outcome)
             bar.update(int(np.sum(num_steps - steps[finished])))
@@ -174,84 +199,22 @@ def _run_block(run, rows, block, ended, bar, interruption, *, to_the_end) -> tup
     return (rows[active], block.at(np.flatnonzero(active))) if np.any(active) else None
 
 
-class _Ended:
-    """Collects runs that have ended, settles them a block at a time, and makes their results."""
-
-    def __init__(self, run: BlockRun, number: int, num_steps: int, size: int, *, identified: bool):
-        self.num_steps, self._identified = num_steps, identified
-        self._run, self._size, self._versions = run, size, versions()
-        self._open: list[tuple[int, Any, Any, int, Outcome]] = []
-        self._results: list[Result | None] = [None] * number
-
-    def add(self, rows: np.ndarray, block: Block, outcome: Outcome) -> None:
-        """Note that these runs have ended."""
-        self._open += [
-            (int(row), _row(block.items, k), _row(block.states, k), int(block.steps[k]), outcome)
-            for k, row in enumerate(rows)
-        ]
-        while len(self._open) >= self._size:
-            self._settle()
-
-    def results(self) -> Iterator[Result]:
-        """Return the results in the order of the items."""
-        if self._open:
-            self._settle()
-        if all(result is not None and _never_began(result) for result in self._results):
-            raise ValueError(
-                f"The log density or its score is not finite at any starting particle of any of the "
-                f"{len(self._results)} posteriors. Start where the density is positive and finite, and write it with "
-                "log-space functions (jax.nn.log_sigmoid, xlogy, ...)."
-            )
-        for result in self._results:
-            assert result is not None
-            yield result
-
-    def _settle(self) -> None:
-        """Settle as many runs as a block has, or all that there are, and make their results."""
-        ended, self._open = self._open[: self._size], self._open[self._size :]
-        number = len(ended)
-        ended += ended[:1] * (self._size - number)  # so that one compiled program serves
-        items, states = [item for _, item, *_ in ended], [state for _, _, state, *_ in ended]
-        targets = [self._run.runs.target(jax.tree.map(as_array, item)) for item in items]
-        ends = self._run.runs.method.settle_all(targets, states)
-        for same in _of_one_shape([end.state for end in ends]):
-            views = self._run.view(_together([items[k] for k in same]), _together([ends[k].state for k in same]))
-            for position, k in enumerate(same):
-                if k < number:
-                    row, _, _, step, outcome = ended[k]
-                    view = jax.tree.map(lambda leaf, position=position: leaf[position], views)
-                    self._results[row] = self._result(view.cut(), ends[k], targets[k].source, step, outcome)
-
-    def _result(self, final: View, end: Settled, target: Target, step: int, outcome: Outcome) -> Result:
-        return Result(
-            particles=jax.tree.map(as_array, final.user),
-            weights=final.draws.weights,
-            history={},
-            ending=ending_of(outcome, final, step=step, num_steps=self.num_steps, stop=None),
-            unconstrained=as_array(final.draws.particles),
-            scores=as_array(final.scores),
-            log_densities=as_array(final.log_densities),
-            num_chains=final.draws.num_chains,
-            target=target,
-            info={
-                "method": type(self._run.runs.method).__name__,
-                "num_steps": step,
-                "versions": self._versions,
-                **{name: np.asarray(value).item() for name, value in final.draws.metrics.items()},
-                **end.findings,
-                **({} if self._identified else judged_by_predictions(target, final.user, final.draws.num_chains)),
-            },
-        )
-
-
-def _never_began(result: Result) -> bool:
-    return result.outcome is Outcome.NON_FINITE and result.info["num_steps"] == 0
-
-
 def _keys(key: PRNGKeyArray, number: int) -> np.ndarray:
     """Return four keys for every run, those that `fit` would use with `fold_in(key, i)`, as plain numbers."""
     keys = jax.vmap(lambda i: jax.random.split(jax.random.fold_in(key, i), 4))(jnp.arange(number))
     return np.asarray(jax.random.key_data(keys))
+
+
+def _next_keys(numbers: np.ndarray, kind: str) -> np.ndarray:
+    """Return the keys that `fit` would go on with, as plain numbers."""
+    keys = jax.vmap(lambda key: jax.random.split(key)[1])(jax.random.wrap_key_data(as_array(numbers), impl=kind))
+    return np.asarray(jax.random.key_data(keys))
+
+
+def _unsettled(run: BlockRun, items: PyTree, state, k: int) -> np.ndarray:
+    """Return the particles of run k, by its state before it settled."""
+    target, key = run.runs.target(row_of(items, k)), jax.random.key(0)  # the methods that go on draw nothing
+    return np.asarray(run.runs.method.draws(target, state, key=key).particles)
 
 
 def _block_size(run: BlockRun, begin: Callable[[np.ndarray], Block], number: int) -> int:
@@ -286,19 +249,3 @@ def _regrouped(left: list[tuple[np.ndarray, Block]], size: int) -> Iterator[tupl
 def _finite_somewhere(run: BlockRun, block: Block) -> np.ndarray:
     """Say of every run whether any of its particles starts where the density is positive and finite."""
     return np.any(np.asarray(run.view(block.items, block.states).finite), axis=1)
-
-
-def _row(tree: PyTree, row: int | np.integer) -> PyTree:
-    return jax.tree.map(lambda leaf: leaf[row], tree)
-
-
-def _together(trees: Sequence[PyTree]) -> PyTree:
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
-
-
-def _of_one_shape(states: Sequence[PyTree]) -> list[list[int]]:
-    """Return the positions of states, grouped by their shapes."""
-    groups: dict[Array | tuple, list[int]] = {}
-    for k, state in enumerate(states):
-        groups.setdefault(tuple(np.shape(leaf) for leaf in jax.tree.leaves(state)), []).append(k)
-    return list(groups.values())

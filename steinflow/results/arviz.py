@@ -113,8 +113,8 @@ def for_installed_version(tree: "xarray.DataTree"):
     return _old_arviz().InferenceData.from_datatree(tree)
 
 
-def pareto_k(log_weights: np.ndarray) -> float:
-    """Return the shape of the tail of importance weights, by ArviZ's Pareto smoothing.
+def psis(log_weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return log importance weights with smoothed tails, by ArviZ, and Pareto's k of each row; draws are last.
 
     Raises:
         ModuleNotFoundError: where ArviZ is not installed.
@@ -123,9 +123,11 @@ def pareto_k(log_weights: np.ndarray) -> float:
     if version is None:
         raise ModuleNotFoundError("Pareto k is ArviZ's: pip install 'steinflow[arviz]'.", name="arviz")
     if version < 1:
-        return float(_old_arviz().psislw(log_weights)[1])
-    array_stats: Any = importlib.import_module("arviz_stats.base").array_stats  # a part of ArviZ 1
-    return float(array_stats.psislw(-log_weights)[1])  # it takes log likelihoods, whose inverse is the weight
+        smoothed, k = _old_arviz().psislw(log_weights)
+    else:
+        array_stats: Any = importlib.import_module("arviz_stats.base").array_stats  # a part of ArviZ 1
+        smoothed, k = array_stats.psislw(-log_weights)  # it takes log likelihoods, whose inverse is the weight
+    return np.asarray(smoothed), np.asarray(k)
 
 
 def _version() -> int | None:

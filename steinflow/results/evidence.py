@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from steinflow.devices.arrays import as_array
-from steinflow.results.arviz import pareto_k
+from steinflow.results.arviz import psis
 from steinflow.stein.geometry import even_sample
 from steinflow.targets.flat import FlatTarget
 from steinflow.typing import Array
@@ -131,7 +131,9 @@ def evidence_of(
             return Evidence(math.nan, math.nan, math.nan, 0.0, "the density is zero at all draws of the proposal")
         shares = np.exp(log_weights - logsumexp(log_weights))
     effective = float(1 / np.sum(shares**2))
-    k = pareto_k(np.maximum(log_weights, np.max(log_weights) - 700.0))  # where there is no density, next to nothing
+    k = float(
+        psis(np.maximum(log_weights, np.max(log_weights) - 700.0))[1]
+    )  # where there is no density, next to nothing
     error = math.sqrt(max(1 / effective - 1 / num_draws, 0.0))
     if not k <= _LARGEST_K:
         reason = (

@@ -29,8 +29,8 @@ class Many(Sequence[Result]):
     """The posteriors that `sf.fit_many` found, one `Result` each.
 
     `many[3]` and `many["name"]` are results like those of `sf.fit`, with their own verdict; `many[:10]` is shorter.
-    They have no history and no draws beside the particles. To fit one of them again, alone and for longer,
-    `sf.fit(many[3].target, num_steps=4000)`.
+    They have no history, and draws beside the particles only where those of all posteriors fit in 256 MB. To fit one
+    of them again, alone and for longer, `sf.fit(many[3].target, num_steps=4000)`.
 
     Attributes:
         results: in the order of the items.
@@ -91,7 +91,9 @@ class Many(Sequence[Result]):
         labels = self.results[0].labels  # those of all
         parts = [Summary.of(result.particles, result.probabilities, [], labels) for result in self]
         columns = {name: np.stack([part.columns[name] for part in parts]) for name in parts[0].columns}
-        return ManySummary(parts[0].names, columns, self.names, self.levels, self.outcomes)
+        rows = [result.info.get("num_rows") for result in self]
+        known = None if None in rows else np.array(rows)
+        return ManySummary(parts[0].names, columns, self.names, self.levels, self.outcomes, known)
 
     def to_arviz(self):
         """Return posterior and sample_stats in ArviZ's schema, with the further dimension `posterior`.
@@ -195,6 +197,7 @@ class ManySummary:
         names: of the posteriors.
         levels: of their verdicts.
         outcomes: of their runs.
+        num_rows: of the data of each, where that is known.
         max_rows: how many posteriors to print at most.
         max_parameters: how many parameters to print at most.
     """
@@ -204,6 +207,7 @@ class ManySummary:
     names: tuple[str, ...]
     levels: np.ndarray
     outcomes: list[Outcome]
+    num_rows: np.ndarray | None = None
     max_rows: int = 20
     max_parameters: int = 4
 
@@ -212,11 +216,13 @@ class ManySummary:
             range(min(len(self.names), self.max_rows)),
             range(min(len(self.parameters), self.max_parameters)),
         )
-        cells = [["", *(self.parameters[p] for p in chosen), "verdict", "ended"]]
+        rows = [] if self.num_rows is None else ["rows"]
+        cells = [["", *rows, *(self.parameters[p] for p in chosen), "verdict", "ended"]]
         mean, sd = self.columns["mean"], self.columns["sd"]
         cells += [
             [
                 self.names[k],
+                *([] if self.num_rows is None else [str(self.num_rows[k])]),
                 *(f"{number(mean[k, p])} ± {number(sd[k, p])}" for p in chosen),
                 str(self.levels[k]),
                 str(self.outcomes[k]),
@@ -239,6 +245,7 @@ class ManySummary:
         return frames.DataFrame(
             {
                 "posterior": [name for name in self.names for _ in range(num)],
+                **({} if self.num_rows is None else {"rows": np.repeat(self.num_rows, num)}),
                 "parameter": self.parameters * len(self.names),
                 **{name: values.ravel() for name, values in self.columns.items()},
                 "verdict": np.repeat(self.levels, num),

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from steinflow.results.figures import BLUE, GREY, INK, ORANGE, style
+from steinflow.results.many_plots import posteriors
 from steinflow.results.model_plots import conditional_effects, group_effects, predictive_check, prior_check
 from steinflow.results.result import Result
 from steinflow.results.summary import columns_of, weighted_quantiles
@@ -28,6 +29,7 @@ __all__ = [
     "marginals",
     "motion",
     "pairs",
+    "posteriors",
     "predictive_check",
     "prior_check",
     "style",

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from scipy import stats
 
+from steinflow.estimators.columns import Frame, counted, shown
 from steinflow.results.verdict import Level
-from steinflow.tables.tables import Frame, counted, shown
 
 Kind = Literal["numbers", "counts", "classes"]
 MOST_ROWS, MOST_DRAWS = 2000, 400  # that are drawn anew

@@ -1,9 +1,11 @@
 """Which of several runs predicts held-out rows best, and whether the difference is more than chance."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from steinflow.tables.formula_problems import FormulaFit
 from steinflow.tables.runs import Run
 
 
@@ -26,3 +28,17 @@ def behind_the_best(runs: Sequence[Run]) -> list[dict[str, float]] | None:
         {"mean": float(mean), "standard_error": float(error)}
         for mean, error in zip(behind.mean(axis=1), errors, strict=True)
     ]
+
+
+def log_evidence(run: Run) -> dict[str, Any]:
+    """Return the log evidence of the rows that were fitted, with its standard error; or the reason why not."""
+    if not isinstance(run.estimator, FormulaFit):
+        reason = "it takes a model by formula, whose density is normalised"
+        return {"value": None, "standard_error": None, "pareto_k": None, "reason": reason}
+    found = run.result.evidence()
+    return {
+        "value": found.log_evidence,
+        "standard_error": found.error,
+        "pareto_k": found.pareto_k,
+        "reason": found.reason,
+    }

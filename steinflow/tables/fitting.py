@@ -10,6 +10,9 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 from steinflow.estimators import Watch
+from steinflow.estimators.cells import check_cells, check_kinds, describe_missing, missing_rows
+from steinflow.estimators.columns import Frame, TableError, as_text, check_column, counted, listed, shown
+from steinflow.estimators.features import Features, Missing
 from steinflow.methods.base import Method
 from steinflow.methods.dsvi import DSVI
 from steinflow.methods.map import MAP
@@ -20,16 +23,14 @@ from steinflow.methods.svgd.ensemble import Ensemble
 from steinflow.methods.svgd.method import SVGD
 from steinflow.results.result import versions
 from steinflow.stein.geometry import even_sample
-from steinflow.tables.cells import check_cells, check_kinds, describe_missing, missing_rows
 from steinflow.tables.checks import MOST_DRAWS, Drawn, chosen_rows, model_checks, predictive_shape
-from steinflow.tables.features import Features, Missing
 from steinflow.tables.parameters import Recorder
 from steinflow.tables.predictions import evaluate, prediction_frame
 from steinflow.tables.problems import MethodName, Problem
 from steinflow.tables.remarks import about_codes, about_collinear
+from steinflow.tables.remedies import OPTIONS
 from steinflow.tables.responses import FEW_NUMBERS, ModelName, Response, choose_kind
 from steinflow.tables.runs import Run
-from steinflow.tables.tables import Frame, TableError, as_text, check_column, counted, listed, shown
 
 # By the name on the command line. Langevin steps are in units of the posterior's variance, about 1 / rows.
 METHODS: dict[MethodName, Callable[[int], Method]] = {
@@ -107,12 +108,12 @@ def prepare(
     whole = as_text(frame, categorical)
     frame, notes = _usable(whole.drop(columns=list(drop)), target, where, missing)
     if frame[target].nunique() > FEW_NUMBERS:  # fewer may be classes, however they are written
-        check_cells(target, frame[target], "name another --target")
+        check_cells(target, frame[target], OPTIONS, "name another --target")
     kind, reason = choose_kind(frame[target], model)
     response = Response.learn(frame[target], kind)
     learn, test = _split(frame[target], kind, test_fraction, seed)
     columns = frame.drop(columns=target)
-    check_kinds(columns, free=frozenset(categorical))
+    check_kinds(columns, OPTIONS, free=frozenset(categorical))
     features = Features.learn(columns.iloc[learn])
     X = features.filled(features.matrix(columns, where)[0])
     y = response.encode(frame[target])

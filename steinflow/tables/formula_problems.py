@@ -8,13 +8,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from steinflow.estimators.columns import Frame, as_text
 from steinflow.models.formulas import FormulaTarget, formula
 from steinflow.models.formulas.priors import described
 from steinflow.results.result import Result
 from steinflow.results.summary import columns_of
 from steinflow.tables.parameters import FOLLOWED, Parameters
 from steinflow.tables.problems import MethodName
-from steinflow.tables.tables import Frame, as_text
 from steinflow.typing import Array, Params
 
 

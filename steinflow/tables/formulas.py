@@ -10,22 +10,23 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.metrics import r2_score, root_mean_squared_error
 
+from steinflow.estimators.cells import check_cells
+from steinflow.estimators.columns import Frame, check_column
 from steinflow.estimators.mixtures import log_mean_exp
 from steinflow.inference.loop import fit
 from steinflow.models.formulas import FormulaError
 from steinflow.models.formulas.response import response_columns
 from steinflow.models.supervised import usual_batch_size
 from steinflow.stein.geometry import even_sample
-from steinflow.tables.cells import check_cells
 from steinflow.tables.checks import MOST_DRAWS, Drawn, chosen_rows
 from steinflow.tables.fitting import METHODS, RECORDS, check_test_fraction, drawn_classes, finished
 from steinflow.tables.formula_problems import FormulaFit, FormulaProblem, FormulaRecorder
 from steinflow.tables.predictions import INTERVAL_LEVELS, about_classes
 from steinflow.tables.problems import MethodName
 from steinflow.tables.remarks import about_codes
+from steinflow.tables.remedies import OPTIONS
 from steinflow.tables.responses import FEW_NUMBERS
 from steinflow.tables.runs import Run
-from steinflow.tables.tables import Frame, check_column
 
 _DRAWS = 2000  # of the response of a row, for its interval
 _INTERVAL = (0.05, 0.95)
@@ -160,7 +161,7 @@ def _check_response(frame, problem) -> None:
     """Refuse a response of dates, or of numbers that are written as text."""
     name = problem.formulas[0].split("~")[0].strip()
     if name in frame.columns and frame[name].nunique() > FEW_NUMBERS:
-        check_cells(name, frame[name], "predict another column")
+        check_cells(name, frame[name], OPTIONS, "predict another column")
 
 
 def _remarks(target):

@@ -8,10 +8,10 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import accuracy_score, confusion_matrix, r2_score, root_mean_squared_error
 
 from steinflow.estimators import SteinClassifier
+from steinflow.estimators.columns import Frame
 from steinflow.results.summary import number
 from steinflow.tables.problems import Estimator
 from steinflow.tables.responses import Response
-from steinflow.tables.tables import Frame
 
 _BINS = 10
 INTERVAL_LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)

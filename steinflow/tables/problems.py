@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any, Literal
 
 from steinflow.estimators import SteinClassifier, SteinPoissonRegressor, SteinRegressor
-from steinflow.tables.features import Features
+from steinflow.estimators.features import Features
 from steinflow.tables.responses import ModelName, Response
 
 MethodName = Literal["svgd", "svgd-paper", "ensemble", "nuts", "sgld", "parallel-sgld", "dsvi", "npv", "map"]

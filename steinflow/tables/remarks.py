@@ -5,8 +5,8 @@ import re
 import numpy as np
 from scipy import stats
 
+from steinflow.estimators.columns import Column, Frame, listed, shown
 from steinflow.models.formulas.design import collinear
-from steinflow.tables.tables import Column, Frame, listed, shown
 
 _NAMES_OF_CODES = re.compile(
     r"(?:^|[_. ])(id|ids|code|zip|zipcode|postcode|postal|plz|subject|patient|person|participant|district|region|state|"

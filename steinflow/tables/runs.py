@@ -13,15 +13,16 @@ from typing import Any
 
 import numpy as np
 
+from steinflow.estimators.columns import Frame, shown
 from steinflow.results.files import appearing
 from steinflow.results.result import Result, load
 from steinflow.tables.checks import worst
 from steinflow.tables.formula_problems import FormulaFit, FormulaProblem
 from steinflow.tables.parameters import Parameters
 from steinflow.tables.problems import Estimator, Problem
-from steinflow.tables.tables import Frame, csv_text, read_cells, shown
+from steinflow.tables.tables import csv_text, read_cells
 
-_FORMAT = 3
+_FORMAT, GROUPS_FORMAT = 3, "groups"
 _LIGHTS = {"good": "green", "doubtful": "yellow", "bad": "red"}
 _PLAIN = (
     "settings",
@@ -34,7 +35,7 @@ _PLAIN = (
     "versions",
     "created",
 )  # JSON holds them as they are
-_RESULT, _START, _DETAILS, _HELD_OUT = "result.nc", "start.npy", "run.json", "held_out.csv"
+RESULT, DETAILS, _START, _HELD_OUT = "result.nc", "run.json", "start.npy", "held_out.csv"
 
 
 class RunError(ValueError):
@@ -121,7 +122,7 @@ class Run:
         folder = Path(folder)
         check_free(folder, overwrite=overwrite)
         with appearing(folder) as unfinished:
-            self.result.save(unfinished / _RESULT)
+            self.result.save(unfinished / RESULT)
             np.save(unfinished / _START, self.start, allow_pickle=False)
             if self.held_out is not None:
                 (unfinished / _HELD_OUT).write_text(csv_text(self.held_out), "utf-8")
@@ -129,7 +130,7 @@ class Run:
             details |= {"problem": self.problem.to_json(), "learned": self.estimator.learned()}
             details["files"] = {path.name: checksum(path) for path in sorted(unfinished.iterdir())}
             details["checksum"] = _checksum_of(details)
-            (unfinished / _DETAILS).write_text(json_text({"format": _FORMAT, **details}), "utf-8")
+            (unfinished / DETAILS).write_text(json_text({"format": _FORMAT, **details}), "utf-8")
         return folder
 
 
@@ -142,8 +143,13 @@ def load_run(folder: str | Path) -> Run:
     folder = Path(folder)
     check_is_run(folder)
     try:
-        details = json.loads((folder / _DETAILS).read_text("utf-8"))
+        details = json.loads((folder / DETAILS).read_text("utf-8"))
         found = details.pop("format")
+        if found == GROUPS_FORMAT:
+            raise RunError(
+                f"{shown(folder)} holds a model per group: its numbers are in groups.csv, and in Python "
+                f"sf.Many.load('{shown(folder)}/{RESULT}') reads its posteriors."
+            )
         if found != _FORMAT:
             raise RunError(
                 f"{shown(folder)} was written by another version of steinflow (format {shown(found)}, this one reads "
@@ -151,7 +157,7 @@ def load_run(folder: str | Path) -> Run:
             )
         _check_unchanged(folder, details)
         kind = FormulaProblem if "formulas" in details["problem"] else Problem
-        problem, result = kind.from_json(details["problem"]), load(folder / _RESULT)
+        problem, result = kind.from_json(details["problem"]), load(folder / RESULT)
         return Run(
             problem=problem,
             estimator=problem.estimator().restore(result, details["learned"]),
@@ -181,9 +187,9 @@ def check_is_run(folder: Path) -> None:
     """Refuse what is not the folder of a run."""
     if not folder.exists():
         raise RunError(f"There is no run {shown(folder, 200)}; `steinflow fit` makes one and prints its folder.")
-    if not (folder / _DETAILS).is_file() or not (folder / _RESULT).is_file():
+    if not (folder / DETAILS).is_file() or not (folder / RESULT).is_file():
         raise RunError(
-            f"{shown(folder, 200)} is not a run of steinflow: a run is a folder with {_DETAILS} and {_RESULT} in it."
+            f"{shown(folder, 200)} is not a run of steinflow: a run is a folder with {DETAILS} and {RESULT} in it."
         )
 
 
@@ -235,7 +241,7 @@ def check_writable(folder: Path) -> None:
 
 def _check_unchanged(folder, details) -> None:
     """Refuse files that were changed by hand: what they say may no longer fit together."""
-    changed = [] if details.pop("checksum") == _checksum_of(details) else [_DETAILS]
+    changed = [] if details.pop("checksum") == _checksum_of(details) else [DETAILS]
     changed += [name for name, known in details["files"].items() if checksum(folder / Path(name).name) != known]
     if changed:
         raise RunError(

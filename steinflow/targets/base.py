@@ -6,15 +6,16 @@ of the way between them is part of the density.
 """
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from steinflow.devices.arrays import as_array
 from steinflow.targets import transforms
-from steinflow.targets.data import Data
+from steinflow.targets.data import Data, Rows
 from steinflow.targets.observations import Observations
 from steinflow.typing import Array, Batch, Params, PRNGKeyArray, PyTree, Scalar
 
@@ -59,6 +60,20 @@ class Target(eqx.Module):
     def weighted(self, weights: Array) -> "Target":
         """Return the same model with rows that count as often as their weights say: those of weight 0 not at all."""
         raise ValueError("The rows of this target cannot be left out. Those of sf.Posterior can, and of sf.models.")
+
+    def selected(self, rows: np.ndarray) -> "Target":
+        """Return the same model, with the same prior, given some of its rows alone."""
+        if not isinstance(self.data, Rows):
+            raise ValueError("This target has no rows in memory to choose from. sf.Posterior has, and sf.models.")
+        chosen = jax.tree.map(lambda leaf: as_array(np.asarray(leaf)[rows]), self.data.values)
+        return eqx.tree_at(lambda target: target.data, self, Rows(chosen))
+
+    def by_row(self, values: Sequence | np.ndarray, name: str) -> np.ndarray:
+        """Return what was given for every row of the data, as an array; `name` is that of the argument."""
+        num_rows, found = 0 if self.data is None else self.data.num_rows, np.asarray(values)
+        if found.shape[:1] != (num_rows,):
+            raise ValueError(f"{name} needs one entry for each of the {num_rows} rows; got shape {found.shape}.")
+        return found
 
     @property
     def data(self) -> Data | None:

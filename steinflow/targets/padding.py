@@ -70,18 +70,48 @@ def grouped(data: PyTree, by: Sequence | np.ndarray) -> tuple[PyTree, np.ndarray
         data, weights, names = sf.data.grouped({"y": np.arange(5.0)}, by=["a", "b", "a", "a", "b"])
         ```
     """
-    arrays, groups = jax.tree.map(np.asarray, data), np.asarray(by)
-    shapes = [leaf.shape for leaf in jax.tree.leaves(arrays)]
-    if any(shape[:1] != groups.shape for shape in shapes):
-        raise ValueError(f"by needs one group per row; got {len(groups)} groups and data of shapes {shapes[:10]}.")
-    missing = np.array([group is None or group != group for group in groups.tolist()])  # NaN differs from itself
+    arrays, groups = jax.tree.map(np.asarray, data), rows_by_group(by)
+    shapes, num_rows = [leaf.shape for leaf in jax.tree.leaves(arrays)], sum(map(len, groups.values()))
+    if any(shape[:1] != (num_rows,) for shape in shapes):
+        raise ValueError(f"by needs one group per row; got {num_rows} groups and data of shapes {shapes[:10]}.")
+    sets = [jax.tree.map(lambda leaf, rows=rows: leaf[rows], arrays) for rows in groups.values()]
+    return *padded(sets), list(groups)
+
+
+def rows_by_group(by: Sequence | np.ndarray) -> dict[str, np.ndarray]:
+    """Return which rows every group has, by its name, in the order of the values: 2 comes before 10.
+
+    Args:
+        by: the group of every row; with a second axis, a group is what several columns say together.
+
+    Raises:
+        ValueError: if a row has no group.
+    """
+    columns = np.asarray(by)
+    columns = columns[:, None] if columns.ndim == 1 else columns
+    missing = np.array([any(cell is None or cell != cell for cell in row) for row in columns.tolist()])  # NaN != NaN
     if np.any(missing):
         raise ValueError(
             f"{np.sum(missing)} rows have no group, the first is row {np.argmax(missing)}. Leave them out."
         )
-    names, numbers = np.unique(groups.astype(str), return_inverse=True)
-    sets = [jax.tree.map(lambda leaf, k=k: leaf[numbers == k], arrays) for k in range(len(names))]
-    return *padded(sets), names.tolist()
+    numbered = [_numbered(column) for column in columns.T]
+    codes, numbers = np.unique(np.stack([codes for _, codes in numbered], axis=1), axis=0, return_inverse=True)
+    order = np.argsort(numbers.reshape(-1), kind="stable")
+    ends = np.cumsum(np.bincount(numbers.reshape(-1)))
+    names = [", ".join(values[k] for (values, _), k in zip(numbered, code, strict=True)) for code in codes]
+    return dict(zip(names, np.split(order, ends[:-1]), strict=True))
+
+
+def _numbered(column: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """Return the names of the different values of a column, in their order, and which of them every row has."""
+    values = column.tolist()
+    try:
+        different = sorted(set(values))
+    except TypeError:  # numbers and text in one column
+        different = sorted(set(values), key=str)
+    position = {value: k for k, value in enumerate(different)}
+    names = [str(int(v)) if isinstance(v, float) and v.is_integer() else str(v) for v in different]
+    return names, np.array([position[value] for value in values], int)
 
 
 def _length(one: PyTree, k: int) -> int:

@@ -46,6 +46,9 @@ class Varied(Target):
     def weighted(self, weights):
         return self.made.weighted(weights)
 
+    def selected(self, rows):
+        return self.made.selected(rows)
+
     @property
     def data(self):
         return self.made.data

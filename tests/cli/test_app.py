@@ -17,7 +17,7 @@ from steinflow.devices.caches import compiled_folder
 
 def test_help_reads_like_a_manual():
     text = steinflow_("--help").stdout
-    for command in ("fit", "predict", "report", "compare", "demo", "reproduce", "benchmark"):
+    for command in ("fit", "fit-groups", "predict", "report", "compare", "demo", "reproduce", "benchmark"):
         assert command in text
         assert steinflow_(command, "--help").exit_code == 0
     assert "Exit codes" in text

@@ -43,11 +43,15 @@ def test_fit_shows_priors_and_predict_says_what_is_new(frame, tmp_path):
     held_out = pandas.read_csv(folder / "held_out.csv")
     again = pandas.read_csv(tmp_path / "again.csv")["prediction"].to_numpy()[held_out["row"] - 1]
     np.testing.assert_allclose(again, held_out["prediction"], rtol=1e-4)
+    done = steinflow_("compare", folder, folder, "--evidence", "--json")
+    [evidence, _] = json.loads(done.stdout)["evidence"]
+    assert evidence["reason"] or evidence["value"] < 0
     done = steinflow_("report", folder)
     assert done.exit_code == 0, done.output
     assert "Each of 5 levels of school has its own intercept" in (folder / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_codes_are_remarked_upon_and_may_be_categories(frame, tmp_path):
     codes = frame.assign(school=frame["school"].str[1:].astype(int) + 1)
     data, folder = write(codes, tmp_path / "data.csv"), tmp_path / "run"

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import optax
+import pytest
 
 import steinflow as sf
 from steinflow.inference.fingerprints import fingerprint, is_fingerprint
@@ -36,6 +37,7 @@ def test_fingerprints_see_what_counts(monkeypatch):
     assert fingerprint(scaled) != before
 
 
+@pytest.mark.slow
 def test_fingerprints_hold_in_another_process():
     code = (
         "import optax, numpy as np, jax, jax.numpy as jnp, steinflow as sf\n"

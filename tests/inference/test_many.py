@@ -53,11 +53,51 @@ def test_mean_and_spread_of_each_are_exact_at_scales_and_lengths_of_their_own(ma
     assert many[k].outcome is sf.Outcome.SETTLED
 
 
+@pytest.mark.slow
 def test_one_that_is_not_finite_ends_alone(many):
     assert many[BROKEN].outcome is sf.Outcome.NON_FINITE
     assert "NaN in the data" in many[BROKEN].ending.message
     assert many.levels.tolist().count("bad") == 1
     assert many[f"set {BROKEN}"] is many[BROKEN]
+
+
+def test_positions_on_the_way_are_kept(many, sets):
+    draws = many[1].draws(1000)
+    mean, sd = exact(*sets[1])
+    assert len(draws) >= 1000
+    np.testing.assert_allclose((np.mean(draws.particles, axis=0) - mean) / sd, 0, atol=0.15)
+    np.testing.assert_allclose(np.std(draws.particles, axis=0) / sd, 1, atol=0.1)
+
+
+@pytest.mark.slow
+def test_positions_that_would_fill_the_memory_are_not(sets, monkeypatch):
+    monkeypatch.setattr("steinflow.inference.ended._KEPT_BYTES", 100)
+    (X, y), weights = sf.data.padded(sets)
+    assert sf.fit_many(regression, (X, y, weights), key=3, progress=False)[0].states is None
+
+
+@pytest.mark.slow
+def test_runs_that_are_advised_to_take_more_steps_go_on():
+    """Of a funnel, 1,000 steps say too little; of a normal posterior they say enough."""
+    widths = np.array([3.0, 0.1, 3.0], np.float32)
+
+    def funnel(width):
+        def log_density(x):
+            return -0.5 * (x[0] / width) ** 2 - 0.5 * jnp.sum(x[1:] ** 2) * jnp.exp(-x[0]) - 2 * x[0]
+
+        return sf.Density(log_density, prior=lambda key: jax.random.normal(key, (5,)))
+
+    many = sf.fit_many(funnel, widths, key=0, progress=False)
+    steps = [result.info["num_steps"] for result in many]
+    assert steps[1] <= 1000
+    assert min(steps[0], steps[2]) > 1000
+    alone = sf.fit(many[0].target, key=jax.random.fold_in(jax.random.key(0), 0), progress=False)
+    assert alone.info["num_steps"] > 1000
+    for result in (many[0], many[2], alone):
+        np.testing.assert_allclose(result.sd()[0] / 3, 1, atol=0.1)
+        np.testing.assert_allclose(result.mean()[0] / 3, 0, atol=0.15)
+    short = sf.fit_many(funnel, widths, num_steps=1000, key=0, progress=False)
+    assert max(result.info["num_steps"] for result in short) == 1000
 
 
 @pytest.mark.slow

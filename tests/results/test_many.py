@@ -89,3 +89,14 @@ def test_different_numbers_of_particles_do_not_fit_in_one_array():
     many = sf.Many((posterior(0), posterior(1, num=10)), ("one", "two"))
     with pytest.raises(ValueError, match="different numbers of particles"):
         many.to_arviz()
+
+
+def test_the_figure_shows_every_posterior(many):
+    figure = sf.plots.posteriors(many)
+    assert [axis.get_ylabel() for axis in figure.axes] == ["a", "b[0]", "b[1]"]
+    drawn = np.concatenate([line.get_ydata() for line in figure.axes[0].lines if line.get_marker() == "."])
+    np.testing.assert_allclose(np.sort(drawn), np.sort(many.mean()["a"]), rtol=1e-5)
+    assert [label.get_text() for label in figure.axes[-1].get_xticklabels()] == ["one", "two", "three"]
+    assert len(sf.plots.posteriors(many, parameters=["b[1]"], by_mean=True).axes) == 1
+    with pytest.raises(ValueError, match="no parameter 'c'"):
+        sf.plots.posteriors(many, parameters=["c"])

@@ -226,6 +226,7 @@ def test_enumerated_sites_are_summed_out():
     assert data["posterior_predictive"]["y"].shape == (1, 5, 3)
 
 
+@pytest.mark.slow
 def test_predictions_for_new_arguments():
     X, y = logistic_data()
 

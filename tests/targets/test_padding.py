@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from steinflow.targets.data import grouped, padded
+from steinflow.targets.padding import rows_by_group
 
 
 def test_rows_stay_and_the_rest_has_no_weight():
@@ -31,9 +32,15 @@ def test_sets_that_cannot_be_padded(sets, expected):
 
 def test_groups_of_a_table_are_data_sets_with_names():
     data, weights, names = grouped({"y": np.arange(5.0)}, by=[2, 10, 2, 2, 10])
-    assert names == ["10", "2"]
-    np.testing.assert_array_equal(weights, [[1, 1, 0], [1, 1, 1]])
-    np.testing.assert_array_equal(data["y"], [[1, 4, 1], [0, 2, 3]])
+    assert names == ["2", "10"]
+    np.testing.assert_array_equal(weights, [[1, 1, 1], [1, 1, 0]])
+    np.testing.assert_array_equal(data["y"], [[0, 2, 3], [1, 4, 1]])
+
+
+def test_several_columns_make_a_group_together():
+    found = rows_by_group(np.array([[2.0, "b"], [10.0, "a"], [2.0, "b"], [2.0, "a"]], dtype=object))
+    assert {name: rows.tolist() for name, rows in found.items()} == {"2, a": [3], "2, b": [0, 2], "10, a": [1]}
+    assert list(rows_by_group(np.array(["x", 3], dtype=object))) == ["3", "x"]
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 import html
 from typing import Any
 
+from steinflow.estimators.features import Number
 from steinflow.results.summary import number
 from steinflow.tables.advice import MODEL_WORDS, WORDS, advice, sentence
 from steinflow.tables.effects import about_effects
-from steinflow.tables.features import Number
 from steinflow.tables.formula_problems import FormulaFit, FormulaProblem
 from steinflow.tables.predictions import METRICS
 from steinflow.tables.report.content import kind_and_labels, response_name
