@@ -4,6 +4,8 @@ VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2
 # The versions that are tested: Python 3.11 has older ones of nearly everything.
 CONSTRAINTS := constraints-$(if $(filter 3.11,$(VERSION)),3.11,newest).txt
 BIN := $(VENV)/bin
+# Modules are compiled once, not by every process that the tests start.
+unexport PYTHONDONTWRITEBYTECODE
 DEV := $(VENV)/.dev-$(VERSION)
 PEERS := $(VENV)/.peers
 

@@ -1,5 +1,8 @@
+import contextlib
 import gc
 import os
+import warnings
+import zlib
 from importlib.metadata import version
 from pathlib import Path
 
@@ -20,6 +23,7 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.01")
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 # Tracing makes many small objects that live long: looking for garbage among them takes a tenth of the time.
@@ -37,6 +41,27 @@ def forget_compiled_code():
     yield
     if _MAPS.exists() and _MAPS.read_bytes().count(b"\n") > 40_000:
         jax.clear_caches()
+
+
+def pytest_configure(config):
+    """ArviZ 0.23 notes in a file, once a day, that it has warned; two workers that do so at once fail."""
+    if getattr(config.option, "numprocesses", None):
+        with contextlib.suppress(ImportError), warnings.catch_warnings(action="ignore"):
+            import arviz  # noqa: F401
+
+
+def pytest_runtest_call(item):
+    _restart_numbers(item, item.name)
+
+
+def pytest_fixture_setup(fixturedef, request):
+    _restart_numbers(request, fixturedef.argname)
+
+
+def _restart_numbers(place, name):
+    """Let RNG of a module start anew, so that no test depends on those that ran before it on the same worker."""
+    if generator := getattr(getattr(place, "module", None), "RNG", None):
+        generator.bit_generator.state = np.random.default_rng(zlib.crc32(name.encode())).bit_generator.state
 
 
 @pytest.fixture(params=["float32", pytest.param("float64", marks=pytest.mark.slow)])

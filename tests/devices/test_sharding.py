@@ -38,6 +38,7 @@ def finish(process) -> dict[str, float]:
     return json.loads(output.splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_devices():
     found = finish(start("devices"))
     assert len(found) > 20

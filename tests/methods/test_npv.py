@@ -63,6 +63,7 @@ def test_means_repel_as_the_formula_says(x64):
     np.testing.assert_allclose(jax.jit(jax.grad(entropy_bound))(means, s), expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_correlated_gaussian_with_many_components():
     # In two dimensions a hundred round components fill the ellipse; a single one is too small in the wide direction.
     x0 = jax.random.normal(jax.random.key(0), (40, 2))

@@ -44,13 +44,13 @@ def epoch(flat, particles, anchor):
 
 def test_the_formula():
     x, batch = near(0.1), FLAT.minibatch(KEY, jnp.asarray(0), ANCHOR)
-    found = FLAT.estimate(x, batch)
+    found, scores = jax.jit(FLAT.estimate)(x, batch), jax.jit(FLAT.scores)
     first, second = (jax.tree.map(lambda leaf, i=i: leaf[i], halves(batch.rows)) for i in range(2))
-    halved = [(FLAT.scores(x, rows), FLAT.scores(ORIGIN[None], rows)[0]) for rows in (first, second)]
+    halved = [(scores(x, rows), scores(ORIGIN[None], rows)[0]) for rows in (first, second)]
     noise, noise_there = (0.5 * (a - b) for a, b in zip(*halved, strict=True))
     share = np.clip(1.5 * noise @ noise_there / (noise_there @ noise_there), 0, 1)[:, None]
-    error = ANCHOR.score - FLAT.scores(ORIGIN[None], batch.rows)[0]
-    np.testing.assert_allclose(found.scores, FLAT.scores(x, batch.rows) + share * error, rtol=1e-4, atol=1e-3)
+    error = ANCHOR.score - scores(ORIGIN[None], batch.rows)[0]
+    np.testing.assert_allclose(found.scores, scores(x, batch.rows) + share * error, rtol=1e-4, atol=1e-3)
     np.testing.assert_allclose(found.noise, noise - share * noise_there, rtol=1e-4, atol=1e-3)
     np.testing.assert_allclose(found.plain, noise, rtol=1e-4, atol=1e-3)
 
@@ -59,9 +59,10 @@ def test_near_the_anchor_an_epoch_has_the_score_of_all_rows_and_little_noise():
     x = near(0.1)
     exact = np.asarray(FLAT.scores(x))
     anchored, plain = epoch(FLAT, x, ANCHOR), epoch(FLAT, x, None)
-    for found in (anchored, plain):
-        np.testing.assert_allclose(np.mean(found.scores, axis=0), exact, rtol=1e-3, atol=1e-2)
     errors = [np.sqrt(np.mean((np.asarray(found.scores) - exact) ** 2)) for found in (anchored, plain)]
+    np.testing.assert_allclose(np.mean(plain.scores, axis=0), exact, rtol=1e-3, atol=1e-3)
+    # A batch whose own noise is small by chance may correct a little too much: c follows it.
+    np.testing.assert_allclose(np.mean(anchored.scores, axis=0), exact, rtol=1e-3, atol=0.01 * errors[1])
     assert errors[0] < 0.15 * errors[1]
     for found, error in zip((anchored, plain), errors, strict=True):  # of 20 batches: to a fifth
         assert np.sqrt(np.mean(np.asarray(found.noise) ** 2)) == pytest.approx(error, rel=0.3)

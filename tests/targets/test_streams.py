@@ -52,6 +52,7 @@ def mapped(tmp_path_factory):
     return tuple(np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("x", "y"))
 
 
+@pytest.mark.slow
 def test_mapped_data_give_the_same_run_as_arrays(mapped):
     reference, result = fit((X, Y), batch_size=8), fit(mapped, batch_size=8)
     np.testing.assert_array_equal(result.particles, reference.particles)
@@ -74,6 +75,7 @@ def test_mapped_data_are_read_by_batches(mapped):
     assert 0 < Spy.asked <= 64  # the rows of a block of steps, not all of them
 
 
+@pytest.mark.slow
 def test_stream_in_epochs_is_resumed(tmp_path):
     reference = fit(sf.data.Stream(Loader(), NUM_ROWS))
 

@@ -47,7 +47,7 @@ def test_turns_are_those_of_blackjax():
     np.testing.assert_allclose(gained, energy, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("dim", [1, 2, 5])
+@pytest.mark.parametrize("dim", [1, pytest.param(2, marks=pytest.mark.slow), 5])
 def test_moves_keep_a_gaussian(dim):
     """Also where there are fewer dimensions than a direction needs to turn."""
     start = jax.random.normal(jax.random.key(0), (4000, dim))
