@@ -32,7 +32,16 @@ HEADING = re.compile(r"^#+ +(.*?)(?: *\{ *#(\S+) *\})?$", re.MULTILINE)
 
 # They fit one model or network after the other, by one method after the other, or with packages that start slowly.
 LONG = (
-    *("big-data.md", "constraints.md", "diagnostics.md", "formulas.md", "kernels.md", "many.md", "mathematics.md", "methods.md"),
+    *(
+        "big-data.md",
+        "constraints.md",
+        "diagnostics.md",
+        "formulas.md",
+        "kernels.md",
+        "many.md",
+        "mathematics.md",
+        "methods.md",
+    ),
     *("migration.md", "networks.md", "numpyro-pymc.md", "tables.md"),
 )
 

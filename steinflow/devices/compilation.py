@@ -1,8 +1,10 @@
 """Compiled functions of a tree whose arrays are arguments, and all else constants; quick to compile and to call."""
 
 import functools
+import gc
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -11,6 +13,7 @@ import jax
 from steinflow.typing import PyTree
 
 _LEVEL = "xla_backend_optimization_level"
+_MAPS, _MOST_MAPS = Path("/proc/self/maps"), 40_000
 
 
 class Rest:
@@ -50,6 +53,7 @@ class Program:
     def __init__(self, function: Callable[..., PyTree], *, static: tuple[int, ...] = (), once: bool = False):
         functools.update_wrapper(self, function)
         self._function, self._static, self._once = function, static, once
+        _PROGRAMS.append(self)
 
     def __call__(self, rest: Rest, arrays: PyTree, *arguments: Any) -> Any:
         return self.jitted(rest, arrays, *arguments)
@@ -63,6 +67,21 @@ class Program:
             return self._function(eqx.combine(rest.tree, arrays), *arguments)
 
         return jax.jit(joined, static_argnums=(0, *self._static), compiler_options=_options(once=self._once))
+
+
+_PROGRAMS: list[Program] = []
+
+
+def make_room() -> None:
+    """Forget what was compiled before there is too much of it.
+
+    A program is mapped into memory some hundred times, and Linux allows a process 65,530 maps. Beyond, after about
+    eighty models, XLA would fail.
+    """
+    if _MAPS.exists() and _MAPS.read_bytes().count(b"\n") > _MOST_MAPS:
+        for program in _PROGRAMS:
+            program.jitted.clear_cache()
+        gc.collect()
 
 
 def compiled(*, static: tuple[int, ...] = (), once: bool = False) -> Callable[[Callable[..., PyTree]], Program]:

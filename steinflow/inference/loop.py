@@ -14,6 +14,7 @@ from tqdm.auto import tqdm
 
 from steinflow.devices import sharding
 from steinflow.devices.arrays import as_array
+from steinflow.devices.compilation import make_room
 from steinflow.devices.keys import as_key, split_key
 from steinflow.inference.anchoring import Anchored, Anchoring
 from steinflow.inference.checkpoints import Checkpoint, CheckpointFolder, Snapshot
@@ -111,6 +112,7 @@ def fit(
     for name, value in (("num_particles", num_particles), ("num_steps", num_steps), ("record_every", record_every)):
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1; got {value}.")
+    make_room()
     with contextlib.ExitStack() as stack:
         interruption = stack.enter_context(Interruption(by_sigterm=checkpoint is not None))
         prior_key, init_key, run_key, data_key = split_key(as_key(key), 4)

@@ -11,6 +11,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from steinflow.devices.arrays import as_array
+from steinflow.devices.compilation import make_room
 from steinflow.devices.keys import as_key
 from steinflow.inference.blocks import Block, BlockRun, Runs
 from steinflow.inference.defaults import default_limits, default_method, default_num_particles
@@ -102,6 +103,7 @@ def fit_many(
     keys = as_key(key)
     keys, kind = _keys(keys, number), str(jax.random.key_impl(keys))
     first = Varied(make, jax.tree.map(lambda leaf: leaf[0], items))
+    make_room()
     with contextlib.ExitStack() as stack:
         interruption = stack.enter_context(Interruption(by_sigterm=False))
         if particles is None:

@@ -49,6 +49,7 @@ _MIXING_DOUBTFUL, _MIXING_BAD = 1.2, 1.4  # R-hat; up to 1.17 where answers are 
 _LOST_DOUBTFUL, _LOST_BAD = 0.1, 0.5  # share of the particles
 _SD_DOUBTFUL, _SD_BAD = 0.033, 0.25  # standard error of an sd, as a part of it: three are 10%
 _SEPARATED = 5.0  # distance of two groups in units of their own sds: 2.7 for a Gaussian cut in two, 3.5 for a uniform
+_CUT_OFF = 0.005  # of the moves: fewer say that hardly any mass is at the edge
 _MASS_DOUBTFUL, _MASS_BAD = 0.1, 0.25  # share of the particles in a group against its share of the mass
 
 
@@ -70,6 +71,7 @@ class Remedy(enum.StrEnum):
         "put an order on what tells the components apart, as numpyro's ordered_vector or PyMC's ordered transform do"
     )
     WEIGHTS = "reweight the particles: result.reweighted()"
+    CONSTRAINTS = "say where parameters may be with constraints= of sf.Posterior, or write them in other coordinates"
     CLOSER_START = "start closer to the posterior"
     LESS_SURE = (
         "give noise heavier tails (noise='heavy-tailed', sf.models.VaryingStudentT()), or calibrate the probabilities "
@@ -159,13 +161,15 @@ def judge(
     if trajectory is not None:
         metrics |= {name: trajectory[name] for name in ("mean_error", "sd_error", "mixing")}
         dispersion = _dispersion_beyond_chance(trajectory)
-    clear = score_noise <= _MEAN_DOUBTFUL
+    # Stein's identities hold where a density falls to zero by itself, not where it is cut off.
+    cut_off = trajectory is not None and trajectory["blocked"] > _CUT_OFF
+    clear = score_noise <= _MEAN_DOUBTFUL and not cut_off
     error = metrics["mean_error"] = max(metrics["mean_error"] ** 2 - score_noise**2, 0.0) ** 0.5
     moving = _is_rising(history) or (clear and error > _MEAN_BAD)
     findings = [
         _on_number(size, dim, explored=trajectory is not None),
         _on_lost(values),
-        _on_spread(dispersion, num_particles, moving=moving),
+        None if cut_off else _on_spread(dispersion, num_particles, moving=moving),
         _on_outliers(x, w),
         *([] if trajectory is None else _on_trajectory(trajectory)),
     ]
@@ -184,11 +188,11 @@ def judge(
         )
         remedies = Remedy.MORE_STEPS, Remedy.LARGER_BATCHES, Remedy.REREAD
         findings.append(graded(batch_noise, _MEAN_DOUBTFUL, _NOISE_BAD, reason, *remedies))
-    if size >= 2 * dim and size > _FEW:
+    if size >= 2 * dim and size > _FEW and trajectory is None:  # chains know their tails and modes far better
         metrics["separation"], smaller = _two_groups(u, t)
         known = clear and bool(np.all(np.isfinite(values)))
         findings += [
-            None if trajectory else _on_tails(metrics["growth"], metrics["radius"]),
+            _on_tails(metrics["growth"], metrics["radius"]),
             _on_groups(metrics["separation"], smaller, x[sample], values[sample] if known else None),
         ]
     metrics["dispersion"] = float(np.median(dispersion))
@@ -328,7 +332,12 @@ def _on_trajectory(trajectory):
     )
     known = f"known only to about {error:.0%}" if error < 1 else "not known at all"
     uncertain = f"some sds are {known}, as in heavy tails and funnels"
+    cut_off = (
+        f"the log density ends at an edge, where it is minus infinity, and {trajectory['blocked']:.1%} of the moves "
+        "led there: mean and spread cannot be checked by Stein's identities"
+    )
     return [
+        Finding("doubtful", cut_off, (Remedy.CONSTRAINTS, Remedy.NUTS)) if trajectory["blocked"] > _CUT_OFF else None,
         graded(trajectory["drift"], _MEAN_DOUBTFUL, _MEAN_BAD, drift, Remedy.MORE_STEPS, Remedy.CLOSER_START),
         graded(mixing, _MIXING_DOUBTFUL, _MIXING_BAD, apart, Remedy.MORE_STEPS, Remedy.NUTS),
         graded(error, _SD_DOUBTFUL, _SD_BAD, uncertain, Remedy.MORE_STEPS, Remedy.MORE_PARTICLES),

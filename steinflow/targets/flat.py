@@ -21,6 +21,8 @@ from steinflow.targets.forecasts import Forecaster
 from steinflow.targets.posterior import Posterior, WeightedRows
 from steinflow.typing import Array, Batch, Params, Particles, Point, PRNGKeyArray, Scalar, Scores, Weights
 
+_TRIES = 10  # to draw a particle from the prior
+
 
 class FlatTarget(eqx.Module):
     """A target as methods see it: points of R^d without constraints, particles as rows of a matrix."""
@@ -296,10 +298,26 @@ def _unconstrained(target, particles):
 
 
 def prior_draws(target: Target, num_particles: int, key: PRNGKeyArray) -> Params:
-    """Return unconstrained draws from the prior, in compiled code."""
+    """Return unconstrained draws from the prior, in compiled code.
+
+    A draw at which rounding has left the support (of ordered numbers of which two are equal, of a share that is zero)
+    is not finite, and is made again.
+    """
+
+    def draw(key):
+        return target.unconstrain(jax.tree.map(_as_float, target.sample_prior(key)))
+
+    def is_lost(state):
+        _, params, num_tries = state
+        return (num_tries < _TRIES) & ~jnp.all(jnp.stack([jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves(params)]))
+
+    def again(state):
+        key, _, num_tries = state
+        return jax.random.fold_in(key, 1), draw(key), num_tries + 1
 
     def one(key):
-        return target.unconstrain(jax.tree.map(_as_float, target.sample_prior(key)))
+        nowhere = jax.tree.map(lambda leaf: jnp.full(leaf.shape, jnp.nan, leaf.dtype), jax.eval_shape(draw, key))
+        return jax.lax.while_loop(is_lost, again, (key, nowhere, jnp.zeros((), jnp.int32)))[1]
 
     return jax.vmap(one)(jax.random.split(key, num_particles))
 

@@ -30,6 +30,26 @@ def test_other_arrays_are_not_traced_again_and_other_constants_are():
     assert power.__name__ == "power"
 
 
+@pytest.mark.skipif(not compilation._MAPS.exists(), reason="Linux counts maps")
+def test_what_was_compiled_is_forgotten_before_there_is_too_much(monkeypatch):
+    traces = []
+
+    @compiled()
+    def double(tree, x):
+        traces.append(1)
+        return 2 * tree.base * x
+
+    def value():
+        return float(double(*split(Power(jnp.asarray(1.0), 1)), jnp.asarray(3.0)))
+
+    assert (value(), value(), len(traces)) == (6, 6, 1)
+    compilation.make_room()
+    assert (value(), len(traces)) == (6, 1)
+    monkeypatch.setattr(compilation, "_MOST_MAPS", 0)
+    compilation.make_room()
+    assert (value(), len(traces)) == (6, 2)
+
+
 @pytest.mark.parametrize(
     ("flags", "backend", "once", "expected"),
     [

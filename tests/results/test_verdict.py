@@ -201,6 +201,7 @@ RIGHT = {
     "modes": 1,
     "labels_switch": 0.0,
     "drift": 0.0,
+    "blocked": 0.0,
     "lost": 0.0,
     "mean_error": 0.01,
     "sd_error": 0.01,
@@ -217,8 +218,11 @@ def test_of_particles_that_explored():
     assert verdict(normal_log_density, DRAWS, trajectory=RIGHT).level == "good"
     chance = {**RIGHT, "dispersion_min": 0.3, "dispersion_min_error": 0.3}
     assert verdict(normal_log_density, DRAWS, trajectory=chance).level == "good"
-    # By themselves these particles would be called collapsed.
+    # By themselves these particles would be called collapsed, and these two groups of unequal mass.
     assert verdict(normal_log_density, 0.3 * DRAWS, trajectory=RIGHT).level == "good"
+    groups = DRAWS + 20 * (np.arange(500) < 150)[:, None]
+    assert verdict(normal_log_density, groups).level == "bad"
+    assert verdict(normal_log_density, groups, trajectory=RIGHT).level == "good"
 
 
 @pytest.mark.parametrize(
@@ -232,6 +236,7 @@ def test_of_particles_that_explored():
         ({"drift": 0.7}, "bad", "still on their way"),
         ({"lost": 0.2}, "doubtful", "20% of the particles stayed where there is no mass"),
         ({"lost": 0.6}, "bad", "do not count"),
+        ({"blocked": 0.1, "mean_error": 1.0, "dispersion_min": 0.1}, "doubtful", "10.0% of the moves led there"),
         ({"mean_error": 0.2}, "doubtful", "0.2 sds off"),
         ({"mean_error": 2.0}, "bad", "2 sds off"),
         ({"sd_error": 0.08}, "doubtful", "only to about 8%"),

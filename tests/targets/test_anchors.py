@@ -44,7 +44,7 @@ def epoch(flat, particles, anchor):
 
 def test_the_formula():
     x, batch = near(0.1), FLAT.minibatch(KEY, jnp.asarray(0), ANCHOR)
-    found, scores = jax.jit(FLAT.estimate)(x, batch), jax.jit(FLAT.scores)
+    found, scores = eqx.filter_jit(FLAT.estimate)(x, batch), eqx.filter_jit(FLAT.scores)
     first, second = (jax.tree.map(lambda leaf, i=i: leaf[i], halves(batch.rows)) for i in range(2))
     halved = [(scores(x, rows), scores(ORIGIN[None], rows)[0]) for rows in (first, second)]
     noise, noise_there = (0.5 * (a - b) for a, b in zip(*halved, strict=True))

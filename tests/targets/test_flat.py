@@ -8,7 +8,7 @@ import pytest
 from scenarios import gaussian
 
 import steinflow as sf
-from steinflow.targets.flat import flatten
+from steinflow.targets.flat import flatten, from_prior
 
 
 def test_pytrees_are_raveled_and_back():
@@ -113,3 +113,18 @@ def test_other_numbers_of_the_same_shape_compile_nothing_anew(name):
         particles = jnp.ones((2, 2)) if name == "posterior" else two_draws(target)
         found.append(constants(target, particles))
     assert found[0] == found[1]
+
+
+def test_prior_draws_outside_of_the_support_are_made_again():
+    """Rounding leaves ordered numbers of which two are equal, and shares that are zero."""
+
+    def draw(key):
+        share = jax.random.uniform(key)
+        return jnp.where(share < 0.3, 0.0, share)
+
+    target = sf.Density(lambda x: jnp.log(x), constraints=sf.constraints.unit_interval, prior=draw)
+    _, start = from_prior(target, 200, key=jax.random.key(0))
+    np.testing.assert_array_less(0.3, jax.nn.sigmoid(start))
+    never = sf.Density(lambda x: jnp.log(x), constraints=sf.constraints.unit_interval, prior=lambda key: jnp.zeros(()))
+    with pytest.raises(ValueError, match="20 of 20 particles are not finite or lie outside their constraints"):
+        from_prior(never, 20, key=jax.random.key(0))

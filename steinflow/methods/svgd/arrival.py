@@ -7,6 +7,7 @@ wide as the cloud, whose radius is $\sqrt d$. One of ten radii or a million says
 
 import math
 
+import equinox as eqx
 import jax.numpy as jnp
 
 from steinflow.typing import Array, Particles, Scores
@@ -14,6 +15,36 @@ from steinflow.typing import Array, Particles, Scores
 _TRUST = 10.0  # radii of the cloud
 _OFF, _WIDTH = 0.3, 1.4  # sds; a factor of the variance
 _CHANCE = 10.0  # by how much log densities differ in one mode, beside
+
+
+class Footing(eqx.Module):
+    """Where the target was last known to every particle, and what it was: who steps off comes back.
+
+    A density that is zero beyond an edge (its logarithm minus infinity) has no slope there that would lead back. Who
+    has never stood anywhere goes half of the way to one who does, at every step.
+    """
+
+    particles: Particles
+    scores: Scores
+    log_densities: Array
+
+    @classmethod
+    def unknown(cls, particles: Particles) -> "Footing":
+        """Return that of particles which have not asked yet."""
+        nothing = jnp.full_like(particles, jnp.nan)
+        return cls(particles, nothing, nothing[:, 0])
+
+    def after(self, particles: Particles, scores: Scores, log_densities: Array) -> "Footing":
+        """Return it after a look at these positions."""
+        known = jnp.all(jnp.isfinite(scores), axis=1, keepdims=True)
+        scores = jnp.where(known, scores, self.scores)
+        stands = jnp.all(jnp.isfinite(scores), axis=1, keepdims=True)
+        positions = jnp.where(known, particles, self.particles)
+        guide = positions[jnp.argmax(stands)]
+        closer = jnp.where(jnp.any(stands), 0.5 * (particles + guide), particles)
+        return Footing(
+            jnp.where(stands, positions, closer), scores, jnp.where(known[:, 0], log_densities, self.log_densities)
+        )
 
 
 def shortened(scores: Scores) -> Scores:
@@ -54,10 +85,12 @@ def homes(log_densities: Array, dim: int) -> Array:
 
     A particle is lost where it arrived at a mode without mass, as models of time series have many: its log density is
     below that of the best tenth by more than all that a difference in width could make up for. A mode ten times as wide
-    in every coordinate has the same mass at a log density lower by log 10 per dimension.
+    in every coordinate has the same mass at a log density lower by log 10 per dimension. So is a particle that never
+    found the target.
     """
     best = jnp.nanquantile(log_densities, 0.9)
-    lost = log_densities < best - (_CHANCE + math.log(10) * dim)
+    known = jnp.isfinite(log_densities)  # of nobody, where a target knows only its scores
+    lost = jnp.any(known) & ~(known & (log_densities >= best - (_CHANCE + math.log(10) * dim)))
     order = jnp.argsort(lost)  # those at home first
     places = jnp.arange(len(lost))
     return jnp.where(lost, order[places % jnp.maximum(jnp.sum(~lost), 1)], places)

@@ -22,6 +22,7 @@ class Trajectory(eqx.Module):
 
     frame: Frame  # the coordinates of the sums
     count: Scalar  # of the steps
+    blocked: Scalar  # how many of all moves were not made, because the density ends there
     time: Array  # that every particle took for them: what it saw counts as long as it stayed
     points: Array
     squares: Array
@@ -42,7 +43,7 @@ class Trajectory(eqx.Module):
         states = jnp.zeros((num_states + 1, num_particles, dim), particles.dtype)
         values, steps = states[..., 0], jnp.zeros(num_states + 1, jnp.int32)
         count, time = jnp.zeros((), jnp.int32), zeros[:, 0]
-        return cls(frame, count, time, zeros, zeros, zeros, zeros, states, states, values, values, steps)
+        return cls(frame, count, time[0], time, zeros, zeros, zeros, zeros, states, states, values, values, steps)
 
     def add(
         self,
@@ -53,6 +54,7 @@ class Trajectory(eqx.Module):
         frame: Frame,
         *,
         remembering: Array,
+        blocked: Array | bool = False,
     ) -> "Trajectory":
         """Return the memory with one more state.
 
@@ -63,6 +65,7 @@ class Trajectory(eqx.Module):
             durations: how long every particle stays there, up to a factor.
             frame: the coordinates to remember it in, the same for all states.
             remembering: whether to; states outside are not added.
+            blocked: whose move was not made, because the density ends there.
         """
         u, slot = frame.points(particles), jnp.where(remembering, self._slot(), len(self.states) - 1)
 
@@ -72,6 +75,7 @@ class Trajectory(eqx.Module):
         return Trajectory(
             frame=jax.tree.map(lambda old, new: jnp.where(remembering, new, old), self.frame, frame),
             count=self.count + remembering.astype(self.count.dtype),
+            blocked=self.blocked + jnp.sum(remembering & blocked, dtype=self.blocked.dtype),
             time=self.time + jnp.where(remembering, durations, 0.0),
             points=plus(self.points, u),
             squares=plus(self.squares, u**2),
@@ -88,7 +92,15 @@ class Trajectory(eqx.Module):
         """Return a memory of nothing."""
 
         def sums(memory):
-            return memory.count, memory.time, memory.points, memory.squares, memory.pulls, memory.products
+            return (
+                memory.count,
+                memory.blocked,
+                memory.time,
+                memory.points,
+                memory.squares,
+                memory.pulls,
+                memory.products,
+            )
 
         return eqx.tree_at(sums, self, tuple(map(jnp.zeros_like, sums(self))))
 
@@ -118,6 +130,7 @@ class Trajectory(eqx.Module):
         sums = self.points, self.squares, self.pulls, self.products
         return Recollection.of(
             int(self.count),
+            float(self.blocked) / max(int(self.count) * len(time), 1),
             jax.tree.map(lambda leaf: np.asarray(leaf, float), self.frame),
             time,
             *(np.asarray(total, float) / time[:, None] for total in sums),

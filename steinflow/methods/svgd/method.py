@@ -77,7 +77,8 @@ class SVGD(Method):
     """Stein variational gradient descent.
 
     Particles whose score is not finite add nothing to the sum and are carried by the others; where no score is finite
-    nothing moves. A move that is not finite is not made.
+    nothing moves. A move that is not finite is not made. Runs that explore know where a density ends, its logarithm
+    being minus infinity: nobody stays there, and who starts there is brought to where it is not.
 
     Args:
         kernel: one of `sf.kernels`, as `sf.kernels.RBF()`, a sum of them, or a function k(x, y). None is the best
@@ -153,13 +154,20 @@ class SVGD(Method):
         ahead = jnp.where(phase.moving, walk.ahead(self.exploration, x, key=keys[0]), x)
         # Once, whatever the phase: this is what compiles longest.
         found = target.estimate(ahead, batch)
-        log_densities, scores = found.log_densities, found.scores
+        # Autodiff takes the slope of a density for zero where it has ended.
+        ended = jnp.isneginf(found.log_densities)
+        scores = jnp.where(ended[:, None], jnp.nan, found.scores)
+        footing = journey.footing.after(ahead, scores, found.log_densities)
+        x, ahead, scores = (
+            jnp.where(phase.moving, each, known)
+            for each, known in ((x, footing.particles), (ahead, footing.particles), (scores, footing.scores))
+        )
 
         def explore():
             moved, next_walk = walk.step(
                 self.exploration, x, ahead, scores, self.metric, warming=~journey.warm, keys=(keys[0], keys[1])
             )
-            home = jnp.where(journey.warm, jnp.arange(len(x)), homes(log_densities, x.shape[1]))
+            home = jnp.where(journey.warm, jnp.arange(len(x)), homes(footing.log_densities, x.shape[1]))
             return moved[home], state.step_rule, journey.arrived, journey.heat, next_walk.at(home)
 
         def arrive():
@@ -171,7 +179,7 @@ class SVGD(Method):
             return flowed.particles, flowed.step_rule, arrived, heat, walk
 
         particles, step_rule, arrived, heat, walk = either(journey.arrived, explore, arrive)
-        journey = journey.after(self.exploration, particles, log_densities, walk, arrived, heat, phase)
+        journey = journey.after(self.exploration, particles, footing, ended, walk, arrived, heat, phase)
         return SVGDState(particles, step_rule, journey)
 
     def _flowed(self, x, scores, step_rule, *, time, key, arriving=False, noise=None):
@@ -183,7 +191,7 @@ class SVGD(Method):
         phi = self._direction(u, shortened(s) if arriving else s, kernel, key=key)
         heat = jnp.zeros((), x.dtype)
         if noise is not None:  # the direction is linear in the scores
-            noise = frame.scores(jnp.where(known, noise, 0.0))
+            noise = frame.scores(jnp.where(known & jnp.isfinite(noise), noise, 0.0))
             heat = jnp.max(jnp.mean(noise**2, axis=0))
             noise = self._direction(u, s + noise, kernel, key=key) - phi
         moves, step_rule = self.step_rule.moves(phi, u, step_rule, time=time, noise=noise)
@@ -219,7 +227,11 @@ class SVGD(Method):
         return recalled is not None and recalled.enough
 
     def draws(self, target, state, *, key):
-        return Draws(state.particles)
+        journey = state.journey
+        if journey is None:
+            return Draws(state.particles)
+        # Who is arriving has moved without looking; where the density ends, all may have stepped off.
+        return Draws(jnp.where(journey.walk.num_steps > 0, state.particles, journey.footing.particles))
 
 
 def _at_the_end(state: SVGDState, particles: np.ndarray, recalled: Recollection) -> Settled:

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from steinflow.methods.base import Time
+from steinflow.methods.svgd.arrival import Footing
 from steinflow.methods.svgd.exploration import Exploration, Walk
 from steinflow.methods.svgd.memory import Trajectory
 from steinflow.methods.svgd.metrics import Metric
@@ -30,6 +31,7 @@ class Journey(eqx.Module):
 
     walk: Walk
     memory: Trajectory
+    footing: Footing
     arrived: Array
     warm: Array  # whether the warm-up is over
     heat: Scalar  # the variance of what minibatches add to the scores, in the worst coordinate of the cloud
@@ -43,6 +45,7 @@ class Journey(eqx.Module):
         return cls(
             walk,
             Trajectory.empty(particles, walk.memory_frame, num_steps),
+            Footing.unknown(particles),
             no,
             no,
             jnp.asarray(jnp.inf, particles.dtype),
@@ -56,24 +59,26 @@ class Journey(eqx.Module):
         self,
         exploration: Exploration,
         particles: Particles,
-        log_densities: Array,
+        footing: Footing,
+        blocked: Array,
         walk: Walk,
         arrived: Array,
         heat: Scalar,
         phase: "Phase",
     ) -> "Journey":
-        """Return the journey after a step to these particles."""
+        """Return the journey after a step to these particles; `blocked` says which of them stayed at an edge."""
         memory = self.memory.add(
             particles,
-            log_densities,
+            footing.log_densities,
             walk.pulls(),
             walk.durations(exploration),
             walk.memory_frame,
             remembering=phase.listening,
+            blocked=blocked,
         )
         warm = self.warm | (phase.asking & (memory.mixed() | phase.asking_last))
         forgotten = jax.tree.map(lambda new, old: jnp.where(phase.asking, new, old), memory.forgotten(), memory)
-        return Journey(walk, forgotten, arrived, warm, heat)
+        return Journey(walk, forgotten, footing, arrived, warm, heat)
 
 
 class Phase(eqx.Module):

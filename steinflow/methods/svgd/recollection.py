@@ -59,6 +59,7 @@ class Recollection:
 
     Attributes:
         count: the number of steps.
+        blocked: the share of moves that were not made, because the density ends there.
         frame: the coordinates; NumPy's arrays go through it as JAX's do.
         shares: of every chain in the time of all; together 1.
         points: the average of u, one row per chain.
@@ -74,6 +75,7 @@ class Recollection:
     """
 
     count: int
+    blocked: float
     frame: Any
     shares: np.ndarray
     points: np.ndarray
@@ -88,7 +90,19 @@ class Recollection:
 
     @classmethod
     def of(
-        cls, count, frame, time, points, squares, pulls, products, states, state_pulls, log_densities, durations
+        cls,
+        count,
+        blocked,
+        frame,
+        time,
+        points,
+        squares,
+        pulls,
+        products,
+        states,
+        state_pulls,
+        log_densities,
+        durations,
     ) -> "Recollection":
         """Return it without the chains that are lost, given the time of each, and how long it stayed at each state."""
         stayed = durations / np.sum(durations, axis=0)
@@ -100,7 +114,7 @@ class Recollection:
         shares, points, squares, pulls, products = (each[home] for each in (shares, points, squares, pulls, products))
         lost = int(np.sum(~home))
         sums = shares, points, squares, pulls, products
-        return cls(count, frame, *sums, states, state_pulls, log_densities, lost, drift)
+        return cls(count, blocked, frame, *sums, states, state_pulls, log_densities, lost, drift)
 
     @property
     def enough(self) -> bool:
@@ -175,6 +189,7 @@ class Recollection:
             "modes": 1 if self.modes is None else self.modes.count,
             "labels_switch": float(self.labels_switch()),
             "drift": self.drift,
+            "blocked": self.blocked,
             "lost": self.lost / (self.lost + len(self.points)),
             "mean_error": float(np.sqrt(np.mean(moments.mean_error**2) + drift)),
             "sd_error": float(np.max(moments.sd_error)),

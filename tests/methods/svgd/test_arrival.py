@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import steinflow as sf
-from steinflow.methods.svgd.arrival import has_arrived, homes, shortened
+from steinflow.methods.svgd.arrival import Footing, has_arrived, homes, shortened
 
 
 @pytest.mark.parametrize("shared", [0.0, 100.0])
@@ -86,3 +86,40 @@ def test_particles_that_arrive_at_a_mode_without_mass_come_home():
     result = sf.fit(log_density, particles=start, num_steps=500, key=0, progress=False)
     np.testing.assert_allclose(result.mean(), 0.0, atol=0.1)
     np.testing.assert_allclose(result.sd(), 1.0, rtol=0.1)
+
+
+@pytest.mark.parametrize("key", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_density_that_ends_at_an_edge(key):
+    """Uniform between two edges, exponential beyond a third: no slope says where they are."""
+
+    def log_density(x):
+        inside = (jnp.abs(x[0]) < 1) & (x[1] > 0)
+        return jnp.where(inside, -x[1], -jnp.inf)
+
+    start = jnp.abs(jax.random.normal(jax.random.key(key), (100, 2)))  # a third of them is outside
+    result = sf.fit(log_density, particles=start, key=key, progress=False)
+    np.testing.assert_allclose(result.mean(), [0.0, 1.0], atol=0.1)
+    np.testing.assert_allclose(result.sd(), [3**-0.5, 1.0], rtol=0.1)
+    assert result.verdict.level == "doubtful"
+    assert "ends at an edge" in str(result.verdict)
+    assert "constraints=" in str(result.verdict)
+
+
+def test_who_steps_off_comes_back_and_who_was_never_there_comes_closer():
+    start, unknown = jnp.zeros((3, 2)), jnp.full((3, 2), jnp.nan)
+    footing = Footing.unknown(start).after(start + 1, unknown.at[:2].set(5.0), jnp.array([-1.0, -2.0, -jnp.inf]))
+    footing = footing.after(start + 2, unknown.at[0].set(6.0), jnp.array([-3.0, -jnp.inf, -jnp.inf]))
+    np.testing.assert_array_equal(footing.particles[:, 0], [2.0, 1.0, 2.0])
+    footing = footing.after(start + jnp.array([[2.0], [1.0], [6.0]]), unknown, jnp.full(3, -jnp.inf))
+    np.testing.assert_array_equal(footing.particles[:, 0], [2.0, 1.0, 4.0])
+    nowhere = Footing.unknown(start).after(start + 1, unknown, jnp.full(3, -jnp.inf))
+    np.testing.assert_array_equal(nowhere.particles, start + 1)
+    np.testing.assert_array_equal(footing.scores[:, 0], [6.0, 5.0, np.nan])
+    np.testing.assert_array_equal(footing.log_densities, [-3.0, -2.0, np.nan])
+
+
+def test_who_never_found_the_target_goes_to_where_others_are():
+    found = homes(jnp.array([-1.0, jnp.nan, -2.0, -1e3]), 2)
+    np.testing.assert_array_equal(found[jnp.array([0, 2])], [0, 2])
+    assert set(np.asarray(found)[[1, 3]]) <= {0, 2}
+    np.testing.assert_array_equal(homes(jnp.full(4, jnp.nan), 2), np.arange(4))  # a target that knows only its scores

@@ -72,6 +72,7 @@ def test_the_warm_up_ends_when_the_chains_agree_or_with_the_last_question(journe
         x = centers + jax.random.normal(key, (20, 2))
         heard = heard.add(x, jnp.zeros(20), jnp.zeros((20, 2)), jnp.ones(20), frame, remembering=jnp.asarray(True))
     before, phase = at(dataclasses.replace(journey, memory=heard), explored=explored)
-    after = before.after(EXPLORATION, PARTICLES, jnp.zeros(20), before.walk, jnp.asarray(True), before.heat, phase)
+    found = before.footing, jnp.zeros(20, bool), before.walk, jnp.asarray(True), before.heat
+    after = before.after(EXPLORATION, PARTICLES, *found, phase)
     assert bool(after.warm) == warm
     assert int(after.memory.count) == 0  # what was heard in the warm-up is not remembered
