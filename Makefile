@@ -11,7 +11,7 @@ PEERS := $(VENV)/.peers
 
 # uv works on all cores, pip on one; pip takes over where uv cannot be had or does not reach the registry.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-UV := $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python
+UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 EVERYTHING := --constraint $(CONSTRAINTS) --editable '.[dev]'
 
 .DEFAULT_GOAL := help

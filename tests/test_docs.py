@@ -42,7 +42,7 @@ LONG = (
         "mathematics.md",
         "methods.md",
     ),
-    *("migration.md", "networks.md", "numpyro-pymc.md", "tables.md"),
+    *("migration.md", "networks.md", "numpyro-pymc.md", "tables.md", "tuning-free.md"),
 )
 
 

@@ -25,6 +25,7 @@ ADVICE: dict[Remedy, str | None] = {
     Remedy.ORDER: None,
     Remedy.WEIGHTS: None,
     Remedy.CLOSER_START: None,
+    Remedy.CONSTRAINTS: None,
     Remedy.LESS_SURE: "compare with a model that is no network: leave out --model",
     Remedy.LOG_SPACE: "look for extreme values in the table",
     Remedy.UNIT_SCALE: "look for extreme values in the table",

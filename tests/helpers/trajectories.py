@@ -10,7 +10,7 @@ NUM, DIM, STEPS = 50, 3, 40
 TRUE = jnp.array([True])[0]
 
 
-_add = jax.jit(Trajectory.add)
+add = jax.jit(Trajectory.add)
 
 
 def remembered(states, scores, frame, log_densities=None, durations=None):
@@ -19,7 +19,7 @@ def remembered(states, scores, frame, log_densities=None, durations=None):
     values = jnp.zeros(len(states[0])) if log_densities is None else log_densities
     durations = jnp.ones(states.shape[:2]) if durations is None else durations
     for x, s, stay in zip(states, scores, durations, strict=True):
-        memory = _add(memory, x, values, frame.scores(s), stay, frame, remembering=TRUE)
+        memory = add(memory, x, values, frame.scores(s), stay, frame, remembering=TRUE)
     return memory
 
 

@@ -68,6 +68,7 @@ def test_prior_draws_come_to_the_accuracy_of_all_rows(key):
     assert_right(fit(key=key))
 
 
+@pytest.mark.slow
 def test_a_stream_that_can_be_read_again():
     assert_right(fit(posterior(sf.data.Stream(Loader(), NUM_ROWS), None)))
 
@@ -106,6 +107,7 @@ def test_an_epoch_without_an_end_is_none():
     assert result.info["batch_noise"] > 1
 
 
+@pytest.mark.slow
 def test_a_resumed_run_has_its_anchor(tmp_path):
     class StoppedError(Exception):
         pass

@@ -133,9 +133,8 @@ def assert_clean(code, out, err):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-@pytest.mark.parametrize(
-    "seconds", [pytest.param(0.5, marks=pytest.mark.slow), 3.0, pytest.param(7.0, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("seconds", [0.5, 3.0, 7.0])
+@pytest.mark.slow
 def test_in_processes_of_their_own(seconds):
     assert_clean(*interrupted_after(seconds))
 

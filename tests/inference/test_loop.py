@@ -280,6 +280,7 @@ def of_a_funnel():
     return lambda **settings: sf.fit(funnel, particles=start, key=1, progress=False, **settings)
 
 
+@pytest.mark.slow
 def test_a_run_follows_its_own_advice_to_take_more_steps(of_a_funnel):
     """Unless somebody has said how many; then the scale, on which all depends, is right."""
     asked, result = of_a_funnel(num_steps=1000), of_a_funnel()

@@ -63,6 +63,7 @@ def test_particles_collapse_beyond_one_dimension():
     assert result.verdict.level == "bad"
 
 
+@pytest.mark.slow
 def test_it_fails_on_the_mixture_as_the_paper_says():
     scenario = paper_mixture()
     result = sf.fit(scenario.target, sf.PMD(), particles=scenario.particles(100), num_steps=500, key=0, progress=False)

@@ -57,6 +57,7 @@ def test_absurd_log_scales_are_bounded():
         sf.models.VaryingStudentT(2.0)
 
 
+@pytest.mark.slow
 def test_a_linear_model_of_mean_and_noise():
     """Against the maximum of the likelihood, whose errors are those of Fisher's information: X'WX for both parts."""
     x = RNG.normal(size=400)

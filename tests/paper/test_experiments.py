@@ -114,6 +114,7 @@ def halves(config):
     ]
 
 
+@pytest.mark.slow
 def test_parts_side_by_side(tmp_path):
     experiment = dataclasses.replace(squares([]), parts=halves, full=Squares(offset=1))
     with pytest.raises(KeyboardInterrupt):

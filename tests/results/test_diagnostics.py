@@ -38,6 +38,7 @@ def test_goodness_of_fit():
     np.testing.assert_allclose(off.statistic, expected, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_goodness_of_fit_is_calibrated():
     """The p-values of exact draws are uniform: about 10% fall below 0.1."""
     rng = np.random.default_rng(1)

@@ -114,6 +114,7 @@ def test_check(scale, shift, passed):
     np.testing.assert_allclose(check.moved.scores, -moved, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_check_of_constrained_and_loaded(tmp_path):
     """Drift is that of unconstrained coordinates; a result from disk needs its target."""
     target = sf.Density(lambda p: -p["rate"] + 2 * jnp.log(p["rate"]), constraints=sf.constraints.positive)

@@ -32,6 +32,7 @@ def minibatched():
     return X, y, sf.from_pymc(regression(X, y, ROWS, batch_size=50))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [0, *(pytest.param(key, marks=pytest.mark.slow) for key in (1, 2))])
 def test_posterior_of_all_rows(minibatched, key):
     X, y, target = minibatched

@@ -22,7 +22,6 @@ def eight_schools(x):
 def walked(score, particles, num_steps, *, warming=False, seed=0, exploration=None):
     """Particles after a walk in the spread of the cloud, and the walk."""
     exploration = Microcanonical() if exploration is None else exploration
-    walk = Walk.start(exploration, particles, Cloud(), num_steps=1000, key=jax.random.key(seed))
 
     def step(k, carry):
         x, walk = carry
@@ -31,9 +30,15 @@ def walked(score, particles, num_steps, *, warming=False, seed=0, exploration=No
         warm = warming | (k == 0)
         return walk.step(exploration, x, ahead, score(ahead), Cloud(), warming=warm, keys=(keys[0], keys[1]))
 
-    return jax.jit(lambda x, walk: jax.lax.fori_loop(0, num_steps, step, (x, walk)))(particles, walk)
+    @jax.jit
+    def walk_from(x):
+        walk = Walk.start(exploration, x, Cloud(), num_steps=1000, key=jax.random.key(seed))
+        return jax.lax.fori_loop(0, num_steps, step, (x, walk))
+
+    return walk_from(particles)
 
 
+@pytest.mark.slow
 def test_turns_are_those_of_blackjax():
     integrators = pytest.importorskip("blackjax.mcmc.integrators")
     keys = jax.random.split(jax.random.key(0), 3)

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from steinflow.methods.svgd.memory import Trajectory
-from tests.helpers.trajectories import NUM, TRUE, frame_around, remembered
+from tests.helpers.trajectories import NUM, TRUE, add, frame_around, remembered
 
 
 def test_states_outside_are_not_remembered(gaussian):
     states, scores, mean, covariance = gaussian
     frame = frame_around(mean, covariance)
     memory = remembered(states, scores, frame)
-    after = memory.add(1e9 + states[0], scores[0, :, 0], scores[0], jnp.ones(NUM), frame, remembering=~TRUE)
+    after = add(memory, 1e9 + states[0], scores[0, :, 0], scores[0], jnp.ones(NUM), frame, remembering=~TRUE)
     for before, now in zip(memory.recalled().moments(), after.recalled().moments(), strict=True):
         np.testing.assert_array_equal(before, now)
     np.testing.assert_array_equal(memory.recalled().states, after.recalled().states)
@@ -23,7 +23,7 @@ def test_what_is_forgotten_leaves_nothing(gaussian):
     after = remembered(1e3 + states, scores, frame).forgotten()
     assert int(after.count) == 0
     for x, s in zip(states, scores, strict=True):
-        after = after.add(x, jnp.zeros(NUM), frame.scores(s), jnp.ones(NUM), frame, remembering=TRUE)
+        after = add(after, x, jnp.zeros(NUM), frame.scores(s), jnp.ones(NUM), frame, remembering=TRUE)
     fresh = remembered(states, scores, frame)
     np.testing.assert_allclose(after.recalled().points, fresh.recalled().points, atol=1e-6)
     np.testing.assert_array_equal(after.recalled().states, fresh.recalled().states)
@@ -64,11 +64,11 @@ def test_the_states_that_are_kept_are_spread_evenly_over_the_way(num_steps):
     frame = frame_around(np.zeros(1), np.ones(1))
     start = Trajectory.empty(jnp.zeros((400, 1)), frame, num_steps)  # room for ten
 
-    def add(step, memory):
+    def one_more(step, memory):
         x = jnp.full((400, 1), step, jnp.float32)
         return memory.add(x, x[:, 0], x, jnp.ones(400), frame, remembering=TRUE)
 
-    memory = jax.jit(lambda memory: jax.lax.fori_loop(0, num_steps, add, memory))(start)
+    memory = jax.jit(lambda memory: jax.lax.fori_loop(0, num_steps, one_more, memory))(start)
     times = memory.recalled().states[:, 0, 0]
     assert len(times) == min(num_steps, 10)
     assert np.all(np.diff(times) > 0)

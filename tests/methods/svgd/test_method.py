@@ -124,7 +124,7 @@ def rotated(dim, condition, scale=1.0, distance=0.0):
         pytest.param(100, 1e4, 1.0, 0.0, 1.0, marks=pytest.mark.slow),
         pytest.param(20, 1e2, 1e-3, 0.0, 1.0, marks=pytest.mark.slow),  # a cloud a thousand times too wide
         pytest.param(20, 1e2, 1e3, 3.0, 1.0, marks=pytest.mark.slow),  # and a thousand times too narrow
-        (20, 1e2, 1.0, 1e3, 1e-3),  # far away and narrow
+        pytest.param(20, 1e2, 1.0, 1e3, 1e-3, marks=pytest.mark.slow),  # far away and narrow
     ],
 )
 def test_gaussians_of_any_scale_and_condition(dim, condition, scale, distance, start_scale):

@@ -7,6 +7,7 @@ import pytest
 
 import steinflow as sf
 from steinflow.methods.svgd.phases import Journey, Phase
+from tests.helpers.trajectories import add
 
 METRIC, EXPLORATION = sf.svgd.Cloud(), sf.svgd.Microcanonical()
 PARTICLES = jnp.asarray(np.random.default_rng(0).standard_normal((20, 2)), jnp.float32)
@@ -70,7 +71,7 @@ def test_the_warm_up_ends_when_the_chains_agree_or_with_the_last_question(journe
     frame = METRIC.frame(PARTICLES)
     for key in jax.random.split(jax.random.key(1), 40):
         x = centers + jax.random.normal(key, (20, 2))
-        heard = heard.add(x, jnp.zeros(20), jnp.zeros((20, 2)), jnp.ones(20), frame, remembering=jnp.asarray(True))
+        heard = add(heard, x, jnp.zeros(20), jnp.zeros((20, 2)), jnp.ones(20), frame, remembering=jnp.asarray(True))
     before, phase = at(dataclasses.replace(journey, memory=heard), explored=explored)
     found = before.footing, jnp.zeros(20, bool), before.walk, jnp.asarray(True), before.heat
     after = before.after(EXPLORATION, PARTICLES, *found, phase)
