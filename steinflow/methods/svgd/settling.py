@@ -15,6 +15,9 @@ steps make the particles stand for all of those, each for what the one before le
 4. **What the user sees**: the user's own parameters, constrained and derived ones included, are functions of the
    particles. The shortest move that gives all of them the mean and the sd of the states is Gauss-Newton's, a few times.
 
+No particle settles further out, in any of its coordinates, than a state is: what is stretched must not leave the support
+of a density that ends there, nor the range of a tail.
+
 Where chains do not pass between modes, the states come as often as the mass of their mode says (`modes.py`), and the
 moments are theirs.
 
@@ -61,7 +64,7 @@ def settled(target: FlatTarget, particles: np.ndarray, recalled: Recollection) -
     if len(particles) <= _MANY:
         points = support_points(*_single(points, states)).astype(float)
     points = matched(shaped(points, states), moments, correlations)
-    return _placed(particles, recalled.frame, as_seen(target, recalled, points, moments, states))
+    return _placed(particles, recalled, as_seen(target, recalled, points, moments, states))
 
 
 def all_settled(
@@ -83,7 +86,7 @@ def all_settled(
     seen = np.asarray(_seen(*split(targets[0]), first))
     if not np.array_equal(seen, first) and particles[0].size * seen.shape[1] <= _SLOPES:
         points = _as_seen_by_all(targets, frames, points, states, [draft.moments for draft in drafts], dtype)
-    return list(map(_placed, particles, frames, points))
+    return list(map(_placed, particles, recalled, points))
 
 
 def drafted(particles: np.ndarray, recalled: Recollection) -> Draft:
@@ -100,9 +103,10 @@ def drafted(particles: np.ndarray, recalled: Recollection) -> Draft:
     return Draft(points, matched(states, moments, correlations), moments, correlations)
 
 
-def _placed(particles, frame, points):
-    """Return points of the walk's coordinates as particles."""
-    found = frame.center + frame.moves(points)
+def _placed(particles, recalled, points):
+    """Return points of the walk's coordinates as particles, none further out than anybody has been."""
+    frame, axes = recalled.frame, (0, 1)
+    found = np.clip(frame.center + frame.moves(points), recalled.states.min(axes), recalled.states.max(axes))
     # Where nothing moved, or everything overflowed, there is nothing to represent.
     return np.where(np.all(np.isfinite(found)), found, particles)
 

@@ -100,6 +100,7 @@ def test_a_density_that_ends_at_an_edge(key):
     result = sf.fit(log_density, particles=start, key=key, progress=False)
     np.testing.assert_allclose(result.mean(), [0.0, 1.0], atol=0.1)
     np.testing.assert_allclose(result.sd(), [3**-0.5, 1.0], rtol=0.1)
+    assert np.all(np.isfinite(result.log_densities))  # nobody settles outside
     assert result.verdict.level == "doubtful"
     assert "ends at an edge" in str(result.verdict)
     assert "constraints=" in str(result.verdict)
