@@ -15,8 +15,8 @@ steps make the particles stand for all of those, each for what the one before le
 4. **What the user sees**: the user's own parameters, constrained and derived ones included, are functions of the
    particles. The shortest move that gives all of them the mean and the sd of the states is Gauss-Newton's, a few times.
 
-No particle settles further out, in any of its coordinates, than a state is: what is stretched must not leave the support
-of a density that ends there, nor the range of a tail.
+No particle settles further out, in any of its coordinates, than a state is: what is stretched must leave neither the
+support of a density that ends somewhere nor the range of a tail.
 
 Where chains do not pass between modes, the states come as often as the mass of their mode says (`modes.py`), and the
 moments are theirs.
