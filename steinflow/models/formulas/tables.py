@@ -17,7 +17,9 @@ def as_frame(table: Any) -> Frame:
 
     if isinstance(table, Mapping):
         table = pandas.DataFrame({name: np.asarray(column) for name, column in table.items()})
-    elif hasattr(table, "to_pandas"):  # Polars and Arrow
+    elif type(table).__module__.startswith("pyarrow"):
+        table = _with_plain_levels(table).to_pandas()
+    elif hasattr(table, "to_pandas"):  # Polars
         table = table.to_pandas()
     if not isinstance(table, pandas.DataFrame):
         raise TypeError(
@@ -27,6 +29,20 @@ def as_frame(table: Any) -> Frame:
     if table.columns.duplicated().any():
         raise FormulaError(f"The table has two columns named {table.columns[table.columns.duplicated()][0]!r}.")
     return table.reset_index(drop=True)
+
+
+def _with_plain_levels(table: Any) -> Any:
+    """Return an Arrow table with text in place of categories with unsigned codes, which Polars writes.
+
+    Few versions of pyarrow turn these into pandas.
+    """
+    import pyarrow
+
+    def plain(kind):
+        coded = pyarrow.types.is_dictionary(kind) and pyarrow.types.is_unsigned_integer(kind.index_type)
+        return kind.value_type if coded else kind
+
+    return table.cast(pyarrow.schema([field.with_type(plain(field.type)) for field in table.schema]))
 
 
 def check_columns(frame: Frame, names: Collection[str], known: Collection[str] = ()) -> None:
