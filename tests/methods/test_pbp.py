@@ -96,6 +96,7 @@ def test_a_cavity_that_is_no_distribution_changes_nothing(x64):
     assert refined == weight
 
 
+@pytest.mark.slow
 def test_two_epochs_equal_the_numpy_loop(x64):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(30, 3)), rng.normal(size=30)

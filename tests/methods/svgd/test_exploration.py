@@ -98,6 +98,7 @@ def test_steps_are_shorter_where_the_target_is_much_more_curved():
     np.testing.assert_array_equal(walk.durations(Microcanonical()), sizes)
 
 
+@pytest.mark.slow
 def test_what_a_particle_sees_counts_as_long_as_it_stays():
     """A density with a narrow peak, 30 times as curved as its surroundings, from which steps are shorter: by time."""
 
