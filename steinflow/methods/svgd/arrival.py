@@ -46,6 +46,10 @@ class Footing(eqx.Module):
             jnp.where(stands, positions, closer), scores, jnp.where(known[:, 0], log_densities, self.log_densities)
         )
 
+    def at(self, indices: Array) -> "Footing":
+        """Return it with every particle where another stands, or where it does."""
+        return Footing(self.particles[indices], self.scores[indices], self.log_densities[indices])
+
 
 def shortened(scores: Scores) -> Scores:
     """Return the scores, in the coordinates of the cloud, none further than ten radii of the cloud from their median.
@@ -80,17 +84,20 @@ def has_arrived(points: Particles, scores: Scores) -> Array:
     return in_place & as_wide & jnp.all(jnp.linalg.norm(own, axis=1) < longest)
 
 
-def homes(log_densities: Array, dim: int) -> Array:
-    """Return for every particle the index of the one whose position it takes: its own, unless it is lost.
+def astray(log_densities: Array, dim: int) -> Array:
+    """Say of every particle whether it arrived at a mode without mass, as models of time series have many.
 
-    A particle is lost where it arrived at a mode without mass, as models of time series have many: its log density is
-    below that of the best tenth by more than all that a difference in width could make up for. A mode ten times as wide
-    in every coordinate has the same mass at a log density lower by log 10 per dimension. So is a particle that never
-    found the target.
+    There its log density is below that of the best tenth by more than all that a difference in width could make up for.
+    A mode ten times as wide in every coordinate has the same mass at a log density lower by log 10 per dimension. A
+    particle that never found the target is astray too.
     """
     best = jnp.nanquantile(log_densities, 0.9)
     known = jnp.isfinite(log_densities)  # of nobody, where a target knows only its scores
-    lost = jnp.any(known) & ~(known & (log_densities >= best - (_CHANCE + math.log(10) * dim)))
+    return jnp.any(known) & ~(known & (log_densities >= best - (_CHANCE + math.log(10) * dim)))
+
+
+def homes(lost: Array) -> Array:
+    """Return for every particle the index of the one whose position it takes: its own, unless it is lost."""
     order = jnp.argsort(lost)  # those at home first
     places = jnp.arange(len(lost))
     return jnp.where(lost, order[places % jnp.maximum(jnp.sum(~lost), 1)], places)

@@ -26,6 +26,7 @@ _CURVED = 4.0  # times as much as for most: there, steps are shorter; a step tha
 _FLATTEST = 0.1  # curvature; 1 where the target is a Gaussian as wide as the cloud
 _STEPS = 1000  # of a run whose errors of energy are those that were measured to be small enough
 _FOLLOWING = 3  # the spread averages over about the last third of the steps so far: its start is soon forgotten
+_AGAIN = 10  # steps whose weight the spread keeps when many took the place of few: it is that of others, but has a rank
 
 
 class Exploration(eqx.Module):
@@ -226,6 +227,7 @@ class Walk(eqx.Module):
     spread: Array
     frame: Frame
     num_steps: Array
+    followed: Array  # steps that count for the spread
     state: Any
 
     @classmethod
@@ -236,7 +238,8 @@ class Walk(eqx.Module):
         unknown = jax.eval_shape(lambda x: _spread_and_frame(x, metric), particles)
         spread, frame = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), unknown)
         state = exploration.init(particles, num_steps=num_steps, key=key)
-        return cls(jnp.zeros_like(particles), spread, frame, jnp.zeros((), particles.dtype), state)
+        none = jnp.zeros((), particles.dtype)
+        return cls(jnp.zeros_like(particles), spread, frame, none, none, state)
 
     @property
     def memory_frame(self) -> Frame:
@@ -257,9 +260,15 @@ class Walk(eqx.Module):
         """Return how long every particle stays where it is, up to a factor."""
         return jnp.broadcast_to(exploration.durations(self.state), len(self.scores)).astype(self.scores.dtype)
 
-    def at(self, indices: Array) -> "Walk":
-        """Return the walk with every particle at the position of another, or its own; each keeps its direction."""
-        return dataclasses.replace(self, scores=self.scores[indices])
+    def at(self, indices: Array, *, anew: Array) -> "Walk":
+        """Return the walk with every particle at the position of another, or its own; each keeps its direction.
+
+        Args:
+            indices: whose position each takes.
+            anew: whether the spread was that of particles which are gone.
+        """
+        followed = jnp.where(anew, jnp.minimum(self.followed, _AGAIN), self.followed)
+        return dataclasses.replace(self, scores=self.scores[indices], followed=followed)
 
     def ahead(self, exploration: Exploration, particles: Particles, *, key: PRNGKeyArray) -> Particles:
         """Return where the particles want to go."""
@@ -285,13 +294,14 @@ class Walk(eqx.Module):
         moved = jnp.where(made, ahead, particles)
 
         def followed():
-            newest = _FOLLOWING / (self.num_steps + _FOLLOWING)
+            newest = _FOLLOWING / (self.followed + _FOLLOWING)
             spread = (1 - newest) * self.spread + newest * metric.spread(moved)
             center = (1 - newest) * self.frame.center + newest * jnp.mean(moved, axis=0)
             return spread, frame_of(center, spread)
 
         spread, frame = either(warming, followed, lambda: (self.spread, self.frame))
-        return moved, Walk(jnp.where(made, scores, self.scores), spread, frame, self.num_steps + 1, state)
+        counts = self.num_steps + 1, self.followed + 1
+        return moved, Walk(jnp.where(made, scores, self.scores), spread, frame, *counts, state)
 
 
 def _spread_and_frame(particles, metric):

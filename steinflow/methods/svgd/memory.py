@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from steinflow.methods.svgd.metrics import Frame
-from steinflow.methods.svgd.recollection import Recollection
+from steinflow.methods.svgd.recollection import Recollection, lost_chains
 from steinflow.typing import Array, Particles, Scalar
 
 _STATES = 4000  # of all particles together; enough for a tail, little beside the rest
@@ -28,6 +28,7 @@ class Trajectory(eqx.Module):
     squares: Array
     pulls: Array
     products: Array
+    heights: Array  # not a sum but an average, of log densities, which may be large
     states: Array  # of some steps, in the particles' own coordinates; the last row is a scrap
     state_pulls: Array  # there, in the coordinates of the frame
     log_densities: Array  # there
@@ -43,7 +44,8 @@ class Trajectory(eqx.Module):
         states = jnp.zeros((num_states + 1, num_particles, dim), particles.dtype)
         values, steps = states[..., 0], jnp.zeros(num_states + 1, jnp.int32)
         count, time = jnp.zeros((), jnp.int32), zeros[:, 0]
-        return cls(frame, count, time[0], time, zeros, zeros, zeros, zeros, states, states, values, values, steps)
+        sums = time[0], time, zeros, zeros, zeros, zeros, time
+        return cls(frame, count, *sums, states, states, values, values, steps)
 
     def add(
         self,
@@ -68,6 +70,8 @@ class Trajectory(eqx.Module):
             blocked: whose move was not made, because the density ends there.
         """
         u, slot = frame.points(particles), jnp.where(remembering, self._slot(), len(self.states) - 1)
+        time = self.time + jnp.where(remembering, durations, 0.0)
+        newest = durations / jnp.maximum(time, durations)
 
         def plus(total, new):
             return total + jnp.where(remembering, durations[:, None] * new, 0.0)
@@ -76,11 +80,12 @@ class Trajectory(eqx.Module):
             frame=jax.tree.map(lambda old, new: jnp.where(remembering, new, old), self.frame, frame),
             count=self.count + remembering.astype(self.count.dtype),
             blocked=self.blocked + jnp.sum(remembering & blocked, dtype=self.blocked.dtype),
-            time=self.time + jnp.where(remembering, durations, 0.0),
+            time=time,
             points=plus(self.points, u),
             squares=plus(self.squares, u**2),
             pulls=plus(self.pulls, pulls),
             products=plus(self.products, u * pulls),
+            heights=jnp.where(remembering, self.heights + newest * (log_densities - self.heights), self.heights),
             states=self.states.at[slot].set(particles),
             state_pulls=self.state_pulls.at[slot].set(pulls),
             log_densities=self.log_densities.at[slot].set(log_densities),
@@ -100,6 +105,7 @@ class Trajectory(eqx.Module):
                 memory.squares,
                 memory.pulls,
                 memory.products,
+                memory.heights,
             )
 
         return eqx.tree_at(sums, self, tuple(map(jnp.zeros_like, sums(self))))
@@ -111,6 +117,11 @@ class Trajectory(eqx.Module):
         within = jnp.sum(shares * (self.squares / time - means**2), axis=0)
         between = jnp.sum(shares * (means - jnp.sum(shares * means, axis=0)) ** 2, axis=0)
         return jnp.all(between < (_MIXED**2 - 1) * within)
+
+    def lost(self) -> Array:
+        """Say of every chain whether it stayed where there is no mass."""
+        time = jnp.maximum(self.time, jnp.finfo(self.time.dtype).tiny)[:, None]
+        return lost_chains(self.heights, self.squares / time - (self.points / time) ** 2, jnp)
 
     def _slot(self) -> Array:
         """Return where the next state goes, so that at any time all steps so far are equally likely to be kept.
@@ -134,6 +145,7 @@ class Trajectory(eqx.Module):
             jax.tree.map(lambda leaf: np.asarray(leaf, float), self.frame),
             time,
             *(np.asarray(total, float) / time[:, None] for total in sums),
+            heights=np.asarray(self.heights, float),
             states=np.asarray(self.states)[in_time],
             state_pulls=np.asarray(self.state_pulls, float)[in_time],
             log_densities=np.asarray(self.log_densities, float)[in_time],

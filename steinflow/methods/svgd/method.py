@@ -25,10 +25,10 @@ import numpy as np
 from steinflow.devices.arrays import as_array
 from steinflow.devices.branches import either
 from steinflow.methods.base import Draws, Method, Settled, need_climbable
-from steinflow.methods.svgd.arrival import has_arrived, homes, shortened
+from steinflow.methods.svgd.arrival import astray, has_arrived, homes, shortened
 from steinflow.methods.svgd.exploration import Exploration, Microcanonical
 from steinflow.methods.svgd.metrics import Cloud, Euclidean, Metric
-from steinflow.methods.svgd.phases import Journey, Phase
+from steinflow.methods.svgd.phases import Journey, Moved, Phase
 from steinflow.methods.svgd.recollection import Recollection
 from steinflow.methods.svgd.settling import all_settled, settled
 from steinflow.methods.svgd.steps import Adaptive, DecayingAdam, StepRule, adagrad, as_step_rule
@@ -150,37 +150,60 @@ class SVGD(Method):
             found = target.estimate(x, batch)
             flowed = self._flowed(x, found.scores, state.step_rule, time=time, key=key, noise=found.noise)
             return SVGDState(flowed.particles, flowed.step_rule)
-        walk, phase, keys = journey.walk, Phase.of(journey, target, time), jax.random.split(key)
+        scouts, walk, phase, keys = journey.scouts, journey.walk, Phase.of(journey, target, time), jax.random.split(key)
         ahead = jnp.where(phase.moving, walk.ahead(self.exploration, x, key=keys[0]), x)
+        ahead = jnp.where(phase.scouting, scouts.ahead, ahead)
         # Once, whatever the phase: this is what compiles longest.
         found = target.estimate(ahead, batch)
         # Autodiff takes the slope of a density for zero where it has ended.
         ended = jnp.isneginf(found.log_densities)
         scores = jnp.where(ended[:, None], jnp.nan, found.scores)
         footing = journey.footing.after(ahead, scores, found.log_densities)
-        x, ahead, scores = (
-            jnp.where(phase.moving, each, known)
-            for each, known in ((x, footing.particles), (ahead, footing.particles), (scores, footing.scores))
-        )
+        before = Moved(x, state.step_rule, scouts, journey.footing, walk, journey.arrived, journey.heat)
 
-        def explore():
-            moved, next_walk = walk.step(
-                self.exploration, x, ahead, scores, self.metric, warming=~journey.warm, keys=(keys[0], keys[1])
-            )
-            home = jnp.where(journey.warm, jnp.arange(len(x)), homes(footing.log_densities, x.shape[1]))
-            return moved[home], state.step_rule, journey.arrived, journey.heat, next_walk.at(home)
+        def scout():
+            return before._replace(scouts=scouts.climbed(scores, found.log_densities))
 
         def arrive():
+            x = footing.particles
             flowed = self._flowed(
-                x, scores, state.step_rule, time=phase.arrival, key=key, arriving=found.noise is None, noise=found.noise
+                x,
+                footing.scores,
+                state.step_rule,
+                time=phase.arrival,
+                key=key,
+                arriving=found.noise is None,
+                noise=found.noise,
             )
             heat = journey.recent_heat(flowed.heat)
             arrived = phase.ends_arrival(flowed.arrived & ~target.is_tempered, heat)
-            return flowed.particles, flowed.step_rule, arrived, heat, walk
+            missed = arrived & scouts.missed(x, footing.log_densities, self.metric.frame(x))
+            particles = jnp.where(missed[:, None], scouts.footing.particles, flowed.particles)
+            return Moved(particles, flowed.step_rule, scouts, footing, walk, arrived, heat)
 
-        particles, step_rule, arrived, heat, walk = either(journey.arrived, explore, arrive)
-        journey = journey.after(self.exploration, particles, footing, ended, walk, arrived, heat, phase)
-        return SVGDState(particles, step_rule, journey)
+        def explore():
+            start = ~phase.moving  # nobody moves in the first step
+            x, there, scores_there = (
+                jnp.where(start, known, each)
+                for known, each in (
+                    (footing.particles, state.particles),
+                    (footing.particles, ahead),
+                    (footing.scores, scores),
+                )
+            )
+            moved, next_walk = walk.step(
+                self.exploration, x, there, scores_there, self.metric, warming=~journey.warm, keys=(keys[0], keys[1])
+            )
+            home = homes(journey.lost | (~journey.warm & astray(footing.log_densities, x.shape[1])))
+            next_walk = next_walk.at(home, anew=jnp.any(journey.lost))
+            return before._replace(particles=moved[home], footing=footing.at(home), walk=next_walk)
+
+        def on_the_way():
+            return either(phase.scouting, scout, arrive)
+
+        moved = either(journey.arrived, explore, on_the_way if found.noise is None else arrive)
+        journey = journey.after(self.exploration, moved, ended, phase)
+        return SVGDState(moved.particles, moved.step_rule, journey)
 
     def _flowed(self, x, scores, step_rule, *, time, key, arriving=False, noise=None):
         """Return the particles after a step of the Stein flow."""

@@ -17,8 +17,10 @@ import numpy as np
 
 from steinflow.stein.geometry import even_sample
 
-_SEPARATED = 2.5  # distance of two halves by the sum of their sds: 1.3 for a Gaussian or a tail cut in two
+_SEPARATED = 2.5  # distance of two halves by the sum of their sds
+_LLOYD = 10  # iterations
 _FEWEST = 50  # states that say something about a mode
+_NOT_A_TAIL = 0.05  # of the states
 _NOTABLE = 0.01  # mass
 _EQUAL = 3.0  # a ratio of masses that may be chance
 _NEAR, _APART = 1.0, 4.0  # sds: the same value, another one
@@ -76,7 +78,7 @@ class Modes:
 def split(points: np.ndarray, chains: np.ndarray) -> np.ndarray:
     """Return the mode of every state: 0 where all are one, else numbers from 0.
 
-    States are cut in two along the direction in which chains differ most, where the halves are tightest. If these are
+    States are cut in two along the direction in which chains differ most. If these are
     separated, each is cut again.
 
     Args:
@@ -123,21 +125,63 @@ def _right_half(points, chains):
     """Return which states are in the right one of two separated halves; None where they are not separated."""
     if len(points) < 2 * _FEWEST:
         return None
-    averages = _averages(points, chains)[0]
-    direction = np.linalg.eigh(np.cov(averages, rowvar=False).reshape(points.shape[1], -1))[1][:, -1]
+    direction = _between(_averages(points, chains)[0])
     line = np.sort(points @ direction)
-    # The cut with the least sum of squares within the halves, by running sums.
-    sizes = np.arange(1, len(line))
-    lower, lower_squares = np.cumsum(line)[:-1], np.cumsum(line**2)[:-1]
-    upper, upper_squares = line.sum() - lower, (line**2).sum() - lower_squares
-    rest = len(line) - sizes
-    within_lower, within_upper = lower_squares - lower**2 / sizes, upper_squares - upper**2 / rest
-    best = np.argmin(np.where(np.minimum(sizes, rest) >= _FEWEST, within_lower + within_upper, np.inf))
-    distance = upper[best] / rest[best] - lower[best] / sizes[best]
-    variances = np.maximum([within_lower[best] / sizes[best], within_upper[best] / rest[best]], 0.0)
-    if distance < _SEPARATED * np.sum(np.sqrt(variances)):  # a long tail is as wide as it is far
-        return None
-    return points @ direction > 0.5 * (line[best] + line[best + 1])
+    # Between modes alike, perhaps more than two: halves, halves of halves, and what is next to each cut.
+    middle = _cut(line, _tightness)
+    lower, upper = _neighbours(line, middle)
+    cuts = middle - len(lower), middle, middle + len(upper)
+    few = _NOT_A_TAIL * len(line)
+    found = [(_separation(*_neighbours(line, cut)), cut) for cut in cuts if few < cut < len(line) - few]
+    # Or between a narrow mode and a wide one.
+    cut = _cut(line, _surprise)
+    separation, cut = max([*found, (_separation(line[:cut], line[cut:]), cut)])
+    return points @ direction > 0.5 * (line[cut - 1] + line[cut]) if separation >= _SEPARATED else None
+
+
+def _between(averages):
+    """Return the direction from one half of the chains to the other: 2-means, from halves along the main axis."""
+    centered = averages - np.mean(averages, axis=0)
+    direction, middle = np.linalg.svd(centered, full_matrices=False)[2][0], 0.0
+    for _ in range(_LLOYD):
+        right = centered @ direction > middle
+        if np.all(right) or not np.any(right):
+            break
+        here, there = np.mean(centered[~right], axis=0), np.mean(centered[right], axis=0)
+        direction, middle = there - here, 0.5 * (there @ there - here @ here)
+    return direction / max(np.linalg.norm(direction), 1e-30)
+
+
+def _tightness(sizes, sds):
+    """Return the sum of squares within the halves."""
+    return np.sum(sizes * sds**2, axis=0)
+
+
+def _surprise(sizes, sds):
+    """Return minus the log likelihood of two Gaussians."""
+    return np.sum(sizes * np.log(sds / sizes), axis=0)
+
+
+def _cut(line, cost):
+    """Return how many of these sorted numbers are in the lower half, where a cut costs least; by running sums."""
+    lower, squares, sizes = np.cumsum(line)[:-1], np.cumsum(line**2)[:-1], np.arange(1.0, len(line))
+    sizes = np.stack([sizes, len(line) - sizes])
+    means = np.stack([lower, np.sum(line) - lower]) / sizes
+    variances = np.stack([squares, np.sum(line**2) - squares]) / sizes - means**2
+    sds = np.sqrt(np.maximum(variances, 1e-12 * np.var(line)))
+    return 1 + int(np.argmin(np.where(np.min(sizes, axis=0) >= _FEWEST, cost(sizes, sds), np.inf)))
+
+
+def _neighbours(line, cut):
+    """Return of either half that half which is next to the other: the rest may be further modes."""
+    lower, upper = line[:cut], line[cut:]
+    lower = lower[_cut(lower, _tightness) :] if len(lower) >= 2 * _FEWEST else lower
+    return lower, upper[: _cut(upper, _tightness)] if len(upper) >= 2 * _FEWEST else upper
+
+
+def _separation(lower, upper):
+    """Return how far two parts are apart, by the sum of their sds: 1.7 where a smooth density is cut."""
+    return (np.mean(upper) - np.mean(lower)) / max(np.std(lower) + np.std(upper), 1e-30)
 
 
 def _change_places(here, there):

@@ -1,14 +1,18 @@
 """The phases of a run: particles arrive, warm up, and then remember what they see.
 
-The Stein flow arrives, until the cloud stands in the mass or 30% of the steps are made. Then the particles explore. At
-first they warm up: their step and their metric adapt, and nothing counts. Three times, every tenth of the run, they ask
-whether the chains have seen about the same since they last asked (the first time: in the second half of the warm-up so
-far); if so, or the third time in any case, the warm-up ends. What follows is remembered.
+In the first twenty steps scouts look around (`scouts.py`). The Stein flow arrives, until the cloud stands in the mass
+or 30% of the steps are made. Then the particles explore. At first they warm up: their step and their metric adapt, and
+nothing counts. Three times, every tenth of the run, they ask whether the chains have seen about the same since they
+last asked (the first time: in the second half of the warm-up so far); if so, or the third time in any case, the warm-up
+ends, and what follows is remembered. Chains that stayed where there is no mass take the places of others, and the
+warm-up goes on for another tenth, twice at most beyond the third.
 
 Noise of minibatches that is alike in all directions turns explorers a little more often, which they do anyway, and what
 they see stays right. That of scores corrected at an anchor is nearly so. Where it is more than twice as large as the
 scores themselves, the flow goes on, until it is less or, once half of the steps are made, to the end.
 """
+
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,6 +23,7 @@ from steinflow.methods.svgd.arrival import Footing
 from steinflow.methods.svgd.exploration import Exploration, Walk
 from steinflow.methods.svgd.memory import Trajectory
 from steinflow.methods.svgd.metrics import Metric
+from steinflow.methods.svgd.scouts import NUM_STEPS, Scouts
 from steinflow.targets.flat import FlatTarget
 from steinflow.typing import Array, Particles, PRNGKeyArray, Scalar
 
@@ -26,14 +31,28 @@ _RECENT = 0.1  # what one step adds to the average heat: a batch may by chance s
 _CALM = 4.0  # noise twice as large as scores in the coordinates of the cloud; without an anchor it is hundreds of times
 
 
+class Moved(NamedTuple):
+    """What a step may change, whatever its phase."""
+
+    particles: Particles
+    step_rule: Any
+    scouts: Scouts
+    footing: Footing
+    walk: Walk
+    arrived: Array
+    heat: Scalar
+
+
 class Journey(eqx.Module):
     """What exploring adds to the state of a run."""
 
+    scouts: Scouts
     walk: Walk
     memory: Trajectory
     footing: Footing
     arrived: Array
     warm: Array  # whether the warm-up is over
+    lost: Array  # who was found, at the last question, to have stayed where there is no mass
     heat: Scalar  # the variance of what minibatches add to the scores, in the worst coordinate of the cloud
 
     @classmethod
@@ -43,11 +62,13 @@ class Journey(eqx.Module):
         """Return a journey that has not begun."""
         walk, no = Walk.start(exploration, particles, metric, num_steps=num_steps, key=key), jnp.zeros((), bool)
         return cls(
+            Scouts.at(particles),
             walk,
             Trajectory.empty(particles, walk.memory_frame, num_steps),
             Footing.unknown(particles),
             no,
             no,
+            jnp.zeros(len(particles), bool),
             jnp.asarray(jnp.inf, particles.dtype),
         )
 
@@ -55,41 +76,36 @@ class Journey(eqx.Module):
         """Return the average heat of recent steps, with that of one more."""
         return jnp.where(jnp.isfinite(self.heat), (1 - _RECENT) * self.heat + _RECENT * heat, heat)
 
-    def after(
-        self,
-        exploration: Exploration,
-        particles: Particles,
-        footing: Footing,
-        blocked: Array,
-        walk: Walk,
-        arrived: Array,
-        heat: Scalar,
-        phase: "Phase",
-    ) -> "Journey":
-        """Return the journey after a step to these particles; `blocked` says which of them stayed at an edge."""
+    def after(self, exploration: Exploration, moved: Moved, blocked: Array, phase: "Phase") -> "Journey":
+        """Return the journey after a step; `blocked` says which of the particles stayed at an edge."""
+        walk = moved.walk
         memory = self.memory.add(
-            particles,
-            footing.log_densities,
+            moved.particles,
+            moved.footing.log_densities,
             walk.pulls(),
             walk.durations(exploration),
             walk.memory_frame,
             remembering=phase.listening,
             blocked=blocked,
         )
-        warm = self.warm | (phase.asking & (memory.mixed() | phase.asking_last))
+        lost = phase.asking & memory.lost()
+        ends = jnp.where(jnp.any(lost), phase.out_of_time, phase.asking_last | memory.mixed())
         forgotten = jax.tree.map(lambda new, old: jnp.where(phase.asking, new, old), memory.forgotten(), memory)
-        return Journey(walk, forgotten, footing, arrived, warm, heat)
+        warm = self.warm | (phase.asking & ends)
+        return Journey(moved.scouts, walk, forgotten, moved.footing, moved.arrived, warm, lost, moved.heat)
 
 
 class Phase(eqx.Module):
     """Where in its run a step is."""
 
+    scouting: Array
     early: Array  # enough steps are left to explore
     due: Array  # arrival has taken long enough
     moving: Array  # exploring, but for the first step, which takes the scores to begin with
     listening: Array  # to what the chains see, whether it is remembered or asked about
     asking: Array  # whether the warm-up is over
     asking_last: Array
+    out_of_time: Array  # even for chains that are lost
     arrival: Time  # of the step rule: arrival is half a run, in which steps do not decay
 
     @classmethod
@@ -97,14 +113,17 @@ class Phase(eqx.Module):
         """Return the phase of this step; as long as the target is tempered, no warm-up ends."""
         deadline, tenth = (percent * time.num_steps // 100 for percent in (30, 10))
         explored = journey.walk.num_steps.astype(tenth.dtype)
+        scouting = NUM_STEPS if not target.noisy else 0
         return cls(
+            scouting=(time.step < scouting) & ~target.is_tempered,
             early=2 * time.step < time.num_steps,
             due=time.step + 1 >= deadline,
             moving=explored > 0,
             listening=2 * explored >= tenth,
             asking=~journey.warm & (explored > 0) & (explored % tenth == 0) & ~target.is_tempered,
             asking_last=explored >= 3 * tenth,
-            arrival=time if target.noisy else Time(time.step, 2 * deadline),
+            out_of_time=explored >= 5 * tenth,
+            arrival=time if target.noisy else Time(time.step - scouting, 2 * deadline),
         )
 
     def ends_arrival(self, arrived: Array, heat: Scalar) -> Array:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import steinflow as sf
-from steinflow.methods.svgd.phases import Journey, Phase
+from steinflow.methods.svgd.phases import Journey, Moved, Phase
+from steinflow.methods.svgd.scouts import NUM_STEPS
 from tests.helpers.trajectories import add
 
 METRIC, EXPLORATION = sf.svgd.Cloud(), sf.svgd.Microcanonical()
@@ -43,7 +44,7 @@ def test_particles_explore_when_they_have_arrived_or_at_the_deadline(journey, st
     phase = at(journey, explored=0, step=step)[1]
     assert bool(phase.ends_arrival(jnp.asarray(arrived), jnp.asarray(heat))) == exploring
     assert not bool(phase.moving)
-    np.testing.assert_allclose(phase.arrival.fraction, step / 600, rtol=1e-6)
+    np.testing.assert_allclose(phase.arrival.fraction, (step - NUM_STEPS) / 600, rtol=1e-6)  # scouts go first
 
 
 def test_the_heat_is_that_of_recent_steps(journey):
@@ -73,7 +74,7 @@ def test_the_warm_up_ends_when_the_chains_agree_or_with_the_last_question(journe
         x = centers + jax.random.normal(key, (20, 2))
         heard = add(heard, x, jnp.zeros(20), jnp.zeros((20, 2)), jnp.ones(20), frame, remembering=jnp.asarray(True))
     before, phase = at(dataclasses.replace(journey, memory=heard), explored=explored)
-    found = before.footing, jnp.zeros(20, bool), before.walk, jnp.asarray(True), before.heat
-    after = before.after(EXPLORATION, PARTICLES, *found, phase)
+    moved = Moved(PARTICLES, None, before.scouts, before.footing, before.walk, jnp.asarray(True), before.heat)
+    after = before.after(EXPLORATION, moved, jnp.zeros(20, bool), phase)
     assert bool(after.warm) == warm
     assert int(after.memory.count) == 0  # what was heard in the warm-up is not remembered
