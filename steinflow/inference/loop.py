@@ -17,6 +17,7 @@ from steinflow.devices.arrays import as_array
 from steinflow.devices.compilation import make_room
 from steinflow.devices.keys import as_key, split_key
 from steinflow.inference.anchoring import Anchored, Anchoring
+from steinflow.inference.arguments import checked_count, checked_method, checked_record, checked_stop
 from steinflow.inference.checkpoints import Checkpoint, CheckpointFolder, Snapshot
 from steinflow.inference.compiled import Record, Run
 from steinflow.inference.defaults import default_limits, default_method, default_num_particles
@@ -102,16 +103,14 @@ def fit(
         ```
     """
     target = as_target(target)
-    if not isinstance(method, Method | None):
-        raise TypeError(f"method is an inference method such as sf.SVGD(); got {method!r}.")
+    method, record, stop = checked_method(method), checked_record(record), checked_stop(stop)
     if particles is not None and num_particles is not None:
         raise ValueError(
             "particles= are the starting points, and num_particles= is how many to draw from the prior: pass only one "
             "of them. To start from fewer particles, pass particles[:n]."
         )
-    for name, value in (("num_particles", num_particles), ("num_steps", num_steps), ("record_every", record_every)):
-        if value is not None and value < 1:
-            raise ValueError(f"{name} must be at least 1; got {value}.")
+    num_particles, num_steps = checked_count("num_particles", num_particles), checked_count("num_steps", num_steps)
+    record_every = checked_count("record_every", record_every)
     make_room()
     with contextlib.ExitStack() as stack:
         interruption = stack.enter_context(Interruption(by_sigterm=checkpoint is not None))
@@ -125,7 +124,7 @@ def fit(
         method = default_method(flat, start) if method is None else method
         limits = (num_steps, num_steps) if num_steps else default_limits(method)
         record_every = record_every or max(1, limits[0] // _RECORDS)
-        plan = Plan(method, flat, dict(record or {}), as_array(np.int32(limits[0])), run_key, data_key)
+        plan = Plan(method, flat, record, as_array(np.int32(limits[0])), run_key, data_key)
         identity = (
             {} if checkpoint is None else _identity(plan, start if given else None, len(start), limits, record_every)
         )

@@ -13,6 +13,7 @@ from tqdm.auto import tqdm
 from steinflow.devices.arrays import as_array
 from steinflow.devices.compilation import make_room
 from steinflow.devices.keys import as_key
+from steinflow.inference.arguments import checked_count, checked_method
 from steinflow.inference.blocks import Block, BlockRun, Runs
 from steinflow.inference.defaults import default_limits, default_method, default_num_particles
 from steinflow.inference.ended import EndedRuns, row_of
@@ -89,15 +90,12 @@ def fit_many(
         many = sf.fit_many(posterior, y)
         ```
     """
-    if not isinstance(method, Method | None):
-        raise TypeError(f"method is an inference method such as sf.SVGD(); got {method!r}.")
+    method = checked_method(method)
     if particles is not None and num_particles is not None:
         raise ValueError(
             "particles= are the starting points, and num_particles= is how many to draw: pass one of them."
         )
-    for name, value in (("num_particles", num_particles), ("num_steps", num_steps)):
-        if value is not None and value < 1:
-            raise ValueError(f"{name} must be at least 1; got {value}.")
+    num_particles, num_steps = checked_count("num_particles", num_particles), checked_count("num_steps", num_steps)
     items, number = stacked(items)
     names = checked_names(names, number)
     keys = as_key(key)

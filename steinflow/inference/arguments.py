@@ -1,0 +1,62 @@
+"""What the user said, checked before anything runs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from steinflow.methods.base import Method
+
+
+def checked_method(method: Any) -> Method | None:
+    """Return the method, or None where none was named.
+
+    Raises:
+        TypeError: if it is something else, such as the class of a method.
+    """
+    if not isinstance(method, Method | None):
+        raise TypeError(f"method is an inference method such as sf.SVGD(); got {method!r}.")
+    return method
+
+
+def checked_count(name: str, value: Any) -> int | None:
+    """Return a number of particles or steps, 1e4 as 10,000; None where nothing was said.
+
+    Raises:
+        ValueError: if it is not a whole number, or less than 1.
+    """
+    if value is None:
+        return None
+    try:
+        count = int(value)
+        if isinstance(value, bool | str) or count != value:
+            raise ValueError
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} must be a whole number; got {value!r}.") from None
+    if count < 1:
+        raise ValueError(f"{name} must be at least 1; got {value}.")
+    return count
+
+
+def checked_record(record: Any) -> dict[str, Any]:
+    """Return what to record by name.
+
+    Raises:
+        TypeError: if these are not functions with names.
+    """
+    if record is None:
+        return {}
+    if not isinstance(record, Mapping) or not all(map(callable, record.values())):
+        raise TypeError(
+            f'record is a dictionary of functions of all particles, as {{"mean": lambda x: x.mean(0)}}; got {record!r}.'
+        )
+    return dict(record)
+
+
+def checked_stop(stop: Any) -> Any:
+    """Return the stopping rule, or None.
+
+    Raises:
+        TypeError: if it is not a function of the history.
+    """
+    if stop is None or (callable(stop) and not isinstance(stop, type)):
+        return stop
+    raise TypeError(f"stop is a function of the history so far, as sf.Converged(); got {stop!r}.")
