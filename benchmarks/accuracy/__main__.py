@@ -7,6 +7,7 @@
     python -m benchmarks.accuracy evaluations       # gradients and seconds to the accuracy of 1,000 draws of NUTS
     python -m benchmarks.accuracy dimensions        # sd ratio against dimension, docs/images/dimensions.png
     python -m benchmarks.accuracy exploration       # the default with and without it, into docs/tuning-free.md
+    python -m benchmarks.accuracy hard              # tails, funnels, modes, fewer particles than dimensions
     python -m benchmarks.accuracy constants         # every constant halved and doubled, into docs/tuning-free.md
     python -m benchmarks.accuracy page              # what is measured so far, into docs/tuning-free.md
 
@@ -21,6 +22,7 @@ import sys
 from benchmarks.accuracy import studies
 from benchmarks.accuracy.constants import constants
 from benchmarks.accuracy.contenders import CONTENDERS
+from benchmarks.accuracy.hard import hard
 from benchmarks.accuracy.page import HEADER, line, page, particles_of
 from benchmarks.accuracy.problems import PROBLEMS
 from benchmarks.accuracy.rows import row
@@ -33,6 +35,7 @@ STUDIES = {
         studies.evaluations,
         studies.dimensions,
         studies.exploration,
+        hard,
         constants,
         page,
     )

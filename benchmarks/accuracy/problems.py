@@ -102,14 +102,16 @@ def laplace(dim=5, **options):
     return Problem(log_density, dim, np.zeros(dim), 2 * np.eye(dim), **options)
 
 
-def funnel(dim=5, **options):
+def funnel(dim=5, sd=1.0, **options):
+    """The first coordinate, of this sd, is the log variance of all others."""
+
     def log_density(x):
-        return -0.5 * x[0] ** 2 - 0.5 * jnp.sum(x[1:] ** 2) * jnp.exp(-x[0]) - 0.5 * (dim - 1) * x[0]
+        return -0.5 * (x[0] / sd) ** 2 - 0.5 * jnp.sum(x[1:] ** 2) * jnp.exp(-x[0]) - 0.5 * (dim - 1) * x[0]
 
-    return Problem(log_density, dim, np.zeros(dim), np.diag([1.0] + [np.exp(0.5)] * (dim - 1)), **options)
+    return Problem(log_density, dim, np.zeros(dim), np.diag([sd**2] + [np.exp(sd**2 / 2)] * (dim - 1)), **options)
 
 
-def eight_schools():
+def eight_schools(**options):
     effects = np.array([28.0, 8, -3, 7, -1, 1, 18, 12], np.float32)
     errors = np.array([15.0, 10, 16, 11, 9, 11, 10, 18], np.float32)
 
@@ -119,7 +121,7 @@ def eight_schools():
         prior = -0.5 * (mu / 5) ** 2 - jnp.log1p((jnp.exp(log_tau) / 5) ** 2) + log_tau - 0.5 * z @ z
         return prior - 0.5 * residuals @ residuals
 
-    return Problem(log_density, 10, sizes=(100, 200))
+    return Problem(log_density, 10, sizes=(100, 200), **options)
 
 
 def logistic(name, sizes=(50, 100, 200)):

@@ -113,8 +113,15 @@ def test_one_file_without_network_or_inline_handlers(reports):
 
 
 @needs_browser
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+@pytest.mark.parametrize(
+    ("width", "height", "scheme"),
+    [
+        (1280, 800, "light"),
+        (390, 844, "dark"),
+        pytest.param(1280, 800, "dark", marks=pytest.mark.slow),
+        pytest.param(390, 844, "light", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("name", ["classes", "numbers"])
 def test_renders(opened, name, width, height, scheme):
     page = opened(name, width=width, height=height, scheme=scheme)

@@ -30,7 +30,7 @@ def schools():
     [
         pytest.param("eight schools", marks=pytest.mark.slow),
         pytest.param("logistic", marks=pytest.mark.slow),
-        "poisson",
+        pytest.param("poisson", marks=pytest.mark.slow),
     ],
 )
 def test_defaults_agree_with_nuts(name):

@@ -27,7 +27,7 @@ from steinflow.devices.branches import either
 from steinflow.methods.base import Draws, Method, Settled, need_climbable
 from steinflow.methods.svgd.arrival import astray, has_arrived, homes, shortened
 from steinflow.methods.svgd.exploration import Exploration, Microcanonical
-from steinflow.methods.svgd.metrics import Cloud, Euclidean, Metric
+from steinflow.methods.svgd.metrics import Cloud, Euclidean, Frame, Metric
 from steinflow.methods.svgd.phases import Journey, Moved, Phase
 from steinflow.methods.svgd.recollection import Recollection
 from steinflow.methods.svgd.settling import all_settled, settled
@@ -69,6 +69,7 @@ class _Flowed(NamedTuple):
 
     particles: Particles
     step_rule: Any
+    frame: Frame
     arrived: Array
     heat: Scalar  # the variance of the noise of the scores in the worst coordinate of the cloud, where theirs is 1
 
@@ -177,9 +178,10 @@ class SVGD(Method):
             )
             heat = journey.recent_heat(flowed.heat)
             arrived = phase.ends_arrival(flowed.arrived & ~target.is_tempered, heat)
-            missed = arrived & scouts.missed(x, footing.log_densities, self.metric.frame(x))
-            particles = jnp.where(missed[:, None], scouts.footing.particles, flowed.particles)
-            return Moved(particles, flowed.step_rule, scouts, footing, walk, arrived, heat)
+            missed = arrived & scouts.missed(x, footing.log_densities, flowed.frame)
+            return Moved(
+                scouts.followed(flowed.particles, missed), flowed.step_rule, scouts, footing, walk, arrived, heat
+            )
 
         def explore():
             start = ~phase.moving  # nobody moves in the first step
@@ -220,7 +222,7 @@ class SVGD(Method):
         moves, step_rule = self.step_rule.moves(phi, u, step_rule, time=time, noise=noise)
         moved = x + frame.moves(moves)
         possible = jnp.all(jnp.isfinite(moved), axis=1, keepdims=True) & jnp.any(known)
-        return _Flowed(jnp.where(possible, moved, x), step_rule, has_arrived(u, s), heat)
+        return _Flowed(jnp.where(possible, moved, x), step_rule, frame, has_arrived(u, s), heat)
 
     def _direction(self, u, s, kernel, *, key):
         if self.approximation is None:

@@ -51,6 +51,17 @@ def test_what_the_cloud_missed_is_what_lies_outside_and_has_mass():
     assert not np.any(sent(two_modes, start).missed(wider, log_densities, METRIC.frame(wider)))
 
 
+@pytest.mark.parametrize(("num_missed", "gone"), [(0, 0), (1, 9), (8, 15)])
+def test_who_found_a_mode_goes_there_and_so_does_one_of_five(num_missed, gone):
+    scouts, cloud = Scouts.at(start_around(100.0, 0.0)), start_around(0.0, 1.0)
+    missed = (jnp.arange(40) >= 1) & (jnp.arange(40) <= num_missed)
+    found = np.asarray(scouts.followed(cloud, missed))
+    there = found[:, 0] == 100
+    assert there.sum() == gone
+    assert np.all(there[np.asarray(missed)])
+    np.testing.assert_array_equal(found[~there], np.asarray(cloud)[~there])
+
+
 def funnel(x):
     return -(x[0] ** 2) / 18 - 0.5 * jnp.sum(x[1:] ** 2) * jnp.exp(-x[0]) - 0.5 * (x.size - 1) * x[0]
 
