@@ -166,35 +166,20 @@ class SVGD(Method):
             return before._replace(scouts=scouts.climbed(scores, found.log_densities))
 
         def arrive():
-            x = footing.particles
-            flowed = self._flowed(
-                x,
-                footing.scores,
-                state.step_rule,
-                time=phase.arrival,
-                key=key,
-                arriving=found.noise is None,
-                noise=found.noise,
-            )
+            here, times = footing.particles, {"time": phase.arrival, "key": key}
+            flowed = self._flowed(here, footing.scores, state.step_rule, **times, arriving=True, noise=found.noise)
             heat = journey.recent_heat(flowed.heat)
             arrived = phase.ends_arrival(flowed.arrived & ~target.is_tempered, heat)
-            missed = arrived & scouts.missed(x, footing.log_densities, flowed.frame)
-            return Moved(
-                scouts.followed(flowed.particles, missed), flowed.step_rule, scouts, footing, walk, arrived, heat
-            )
+            missed = arrived & scouts.missed(here, footing.log_densities, flowed.frame)
+            particles = scouts.followed(flowed.particles, missed)
+            return Moved(particles, flowed.step_rule, scouts, footing, walk, arrived, heat)
 
         def explore():
-            start = ~phase.moving  # nobody moves in the first step
-            x, there, scores_there = (
-                jnp.where(start, known, each)
-                for known, each in (
-                    (footing.particles, state.particles),
-                    (footing.particles, ahead),
-                    (footing.scores, scores),
-                )
-            )
+            here = jnp.where(phase.moving, x, footing.particles)  # nobody moves in the first step
+            there = jnp.where(phase.moving, ahead, footing.particles)
+            found_there = jnp.where(phase.moving, scores, footing.scores)
             moved, next_walk = walk.step(
-                self.exploration, x, there, scores_there, self.metric, warming=~journey.warm, keys=(keys[0], keys[1])
+                self.exploration, here, there, found_there, self.metric, warming=~journey.warm, keys=(keys[0], keys[1])
             )
             home = homes(journey.lost | (~journey.warm & astray(footing.log_densities, x.shape[1])))
             next_walk = next_walk.at(home, anew=jnp.any(journey.lost))
@@ -213,7 +198,7 @@ class SVGD(Method):
         frame = self.metric.frame(x)
         u, s = frame.points(x), frame.scores(jnp.where(known, scores, 0.0))
         kernel = self.kernel if noise is None else self.kernel_of_batches
-        phi = self._direction(u, shortened(s) if arriving else s, kernel, key=key)
+        phi = self._direction(u, shortened(s) if arriving and noise is None else s, kernel, key=key)
         heat = jnp.zeros((), x.dtype)
         if noise is not None:  # the direction is linear in the scores
             noise = frame.scores(jnp.where(known & jnp.isfinite(noise), noise, 0.0))
