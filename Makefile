@@ -23,8 +23,11 @@ demo: $(DEV) ## fit two posteriors, print a summary, write figures
 test: $(DEV) ## lint, type-check and run the tests
 	$(MAKE) --no-print-directory --jobs=2 lint suite
 
+# One worker more than processors: some tests wait, for programs that they start or for a browser.
+WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+
 suite: $(DEV)
-	$(BIN)/pytest -n auto --dist worksteal -m 'not slow'
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m 'not slow'
 
 test-newest: $(DEV) ## run the tests on the newest Python of this machine, and exchange files with it
 	@if python=$$(.ci/newest-python); then \
