@@ -113,9 +113,8 @@ class Phase(eqx.Module):
         """Return the phase of this step; as long as the target is tempered, no warm-up ends."""
         deadline, tenth = (percent * time.num_steps // 100 for percent in (30, 10))
         explored = journey.walk.num_steps.astype(tenth.dtype)
-        scouting = NUM_STEPS if not target.noisy else 0
         return cls(
-            scouting=(time.step < scouting) & ~target.is_tempered,
+            scouting=journey.scouts.on_the_way & ~journey.arrived & ~target.is_tempered & (not target.noisy),
             early=2 * time.step < time.num_steps,
             due=time.step + 1 >= deadline,
             moving=explored > 0,
@@ -123,7 +122,7 @@ class Phase(eqx.Module):
             asking=~journey.warm & (explored > 0) & (explored % tenth == 0) & ~target.is_tempered,
             asking_last=explored >= 3 * tenth,
             out_of_time=explored >= 5 * tenth,
-            arrival=time if target.noisy else Time(time.step - scouting, 2 * deadline),
+            arrival=time if target.noisy else Time(time.step - NUM_STEPS, 2 * deadline),
         )
 
     def ends_arrival(self, arrived: Array, heat: Scalar) -> Array:

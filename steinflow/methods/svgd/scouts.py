@@ -38,13 +38,21 @@ class Scouts(eqx.Module):
     longest: Array
     moved: Array
     changed: Scores
+    looks: Array  # so far
 
     @classmethod
     def at(cls, particles: Particles) -> "Scouts":
         """Return scouts that have not looked yet."""
         sds, zeros = jnp.std(particles, axis=0), jnp.zeros_like(particles)
         longest = jnp.where(sds > 0, sds, 1.0)
-        return cls(Footing.unknown(particles), zeros + _FIRST * longest, longest, zeros, zeros)
+        return cls(
+            Footing.unknown(particles), zeros + _FIRST * longest, longest, zeros, zeros, jnp.zeros((), jnp.int32)
+        )
+
+    @property
+    def on_the_way(self) -> Array:
+        """Whether they have not looked as often as they will."""
+        return self.looks < NUM_STEPS
 
     @property
     def ahead(self) -> Particles:
@@ -62,6 +70,7 @@ class Scouts(eqx.Module):
             self.longest,
             jnp.where(known, self.moves, self.moved),
             jnp.where(known, scores - self.footing.scores, self.changed),
+            self.looks + 1,
         )
 
     def followed(self, particles: Particles, missed: Array) -> Particles:
