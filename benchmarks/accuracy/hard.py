@@ -40,7 +40,7 @@ def hard(words):
     for name, (make, num_particles, num_runs) in HARD.items():
         if words and not any(word in name for word in words):
             continue
-        runs = kept(f"hard {name}", lambda: _runs(name, make(), num_particles, num_runs))  # noqa: B023
+        runs = kept(f"hard {name}", _runs, name, make(), num_particles, num_runs)
         ratios = np.array([run["ratios"] for run in runs])
         verdicts = collections.Counter(run["verdict"] for run in runs)
         cells = (
