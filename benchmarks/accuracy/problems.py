@@ -28,17 +28,19 @@ class Problem:
     """A target with its mean and covariance (None: to be sampled), the start, and the numbers of particles to try.
 
     `quantities` takes a particle to what is compared, itself by default; `target` is what methods see where that is not
-    the log density, as with minibatches; `mode` is a function of one particle and the probability that it is true.
+    the log density, as with minibatches, and `particle` takes a vector to one of its particles; without a `start` these
+    are prior draws. `mode` is a function of one particle and the probability that it is true.
     """
 
     log_density: Callable
     dim: int
     mean: np.ndarray | None = None
     covariance: np.ndarray | None = None
-    start: Callable = standard
+    start: Callable | None = standard
     sizes: tuple[int, ...] = (100,)
     quantities: Callable = lambda x: x
     target: sf.Target | None = None
+    particle: Callable = lambda x: x
     mode: tuple[Callable, float] | None = None
     num_draws: int = 20_000  # of each of two chains, for the truth
 

@@ -29,7 +29,7 @@ def truth(name, problem):
 
     def sample():
         draws = np.concatenate([nuts_draws(problem, problem.num_draws, jax.random.key(seed))[0] for seed in (7, 8)])
-        values = np.asarray(jax.vmap(problem.quantities)(draws), float)
+        values = np.asarray(jax.vmap(lambda x: problem.quantities(problem.particle(x)))(draws), float)
         halves = [half.mean(axis=0) for half in np.split(values, 2)]
         agreement = np.sqrt(np.mean(((halves[0] - halves[1]) / values.std(axis=0)) ** 2))
         return {

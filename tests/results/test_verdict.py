@@ -228,8 +228,8 @@ def test_of_particles_that_explored():
 @pytest.mark.parametrize(
     ("findings", "level", "reason"),
     [
-        ({"mixing": 1.3}, "doubtful", "have not seen the same things (R-hat 1.3)"),
-        ({"mixing": 2.0}, "bad", "R-hat 2"),
+        ({"mixing": 1.22}, "doubtful", "have not seen the same things (R-hat 1.2)"),
+        ({"mixing": 1.3}, "bad", "R-hat 1.3"),
         ({"modes": 3}, "doubtful", "the 3 modes"),
         ({"modes": 2, "labels_switch": 1.0}, "doubtful", "labels switched"),
         ({"drift": 0.3}, "doubtful", "still on their way: a mean moved by 0.3 sds"),

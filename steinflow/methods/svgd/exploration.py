@@ -109,10 +109,10 @@ class Microcanonical(Exploration):
 
     All particles share one step size, which holds the variance of the energy's error, per step and dimension, at
     `energy_error`: where it is smaller, the states are less biased and further correlated. A parameter on which all
-    others depend sees the errors of all dimensions together, whose variance is at most `total_error`. Both are those
-    of a run of 1,000 steps, and less in a longer one in proportion: bias and chance vanish together. The energy's
-    change is taken from the scores at both ends (the trapezoid rule, exact on Gaussians), so that no log density is
-    needed, and no large ones are subtracted.
+    others depend sees the errors of all dimensions together, whose variance is at most `total_error`. The error per
+    dimension is that of a run of 1,000 steps, and less in a longer one in proportion: bias and chance vanish together.
+    The energy's change is taken from the scores at both ends (the trapezoid rule, exact on Gaussians), so that no log
+    density is needed, and no large ones are subtracted.
 
     Where the target is much more curved than elsewhere, as in the neck of a funnel, a particle takes shorter steps: its
     curvature is $\kappa = |\Delta s| / |\Delta x|$ along its last one, and where that is more than four times what is
@@ -121,7 +121,7 @@ class Microcanonical(Exploration):
 
     Args:
         energy_error: the variance of the error of energy per dimension; five times that in the warm-up.
-        total_error: that of all dimensions together, at most; from 500 dimensions on this is less.
+        total_error: that of all dimensions together, at most; in 1,000 steps this is less from 500 dimensions on.
         way: after which a direction is forgotten, in units of sqrt(d).
         own_steps: every particle adapts its step by its own errors of energy, for particles in different modes, whose
             curvatures have nothing in common.
@@ -141,7 +141,7 @@ class Microcanonical(Exploration):
         directions = normal(direction_key, (num_particles, all_dims), particles.dtype)
         added = normal(added_key, (num_particles, all_dims - dim), particles.dtype)
         first = jnp.asarray(self.first_step * all_dims**0.5, particles.dtype)
-        error = min(self.energy_error, self.total_error / all_dims) * min(1.0, _STEPS / num_steps)
+        error = min(self.energy_error * min(1.0, _STEPS / num_steps), self.total_error / all_dims)
         return MicrocanonicalState(
             _unit(directions), added, first, jnp.ones_like(particles[:, :1]), jnp.asarray(error, particles.dtype)
         )

@@ -36,6 +36,7 @@ _ONE_MODE = 1.2  # R-hat up to which nobody looks for modes
 _PRECISE, _MIXED = 0.01, 1.05  # error of mean and sd in sds, that of 10,000 draws; R-hat
 _MOVED = 5.0  # standard errors: of 50 chains in a thousand coordinates, chance goes further in one run of a hundred
 _NO_MASS = 10.0  # nats: less than 1 in 20,000
+_UNSURE = 0.1  # nats per dimension: a chain knows its own sds to about 10%, and these may all be off together
 
 
 class Moments(NamedTuple):
@@ -210,18 +211,20 @@ class Recollection:
 
 
 def lost_chains(log_densities: Any, variances: Any, xp: Any = np) -> Any:
-    r"""Say of every chain whether it stayed where there is no mass: 10 + sqrt(d) nats below the best twentieth.
+    r"""Say of every chain whether it stayed where there is no mass: 10 + sqrt(d) + d/10 nats below the best twentieth.
 
-    Chains of one mode scatter, the worst by 0.3 to 1.5 times sqrt(d) after fifty steps, and by 3 in a narrow funnel.
+    Chains of one mode scatter, the worst by 0.3 to 1.5 times sqrt(d) after fifty steps, by 3 in a narrow funnel, and in
+    2,429 dimensions, where errors of the sds add up, by 0.1 d.
 
     Args:
         log_densities: the average of every chain.
         variances: of its states, one row per chain.
         xp: NumPy, or JAX's in compiled code.
     """
+    dim = variances.shape[1]
     log_masses = log_densities + 0.5 * xp.sum(xp.log(xp.maximum(variances, 1e-30)), axis=1)
     below = xp.sort(log_masses)[-1 - len(log_masses) // 20] - log_masses
-    return below > _NO_MASS + variances.shape[1] ** 0.5  # nobody, where log p is unknown
+    return below > _NO_MASS + dim**0.5 + _UNSURE * dim  # nobody, where log p is unknown
 
 
 def drift_of(points: np.ndarray, durations: np.ndarray) -> float:

@@ -14,6 +14,7 @@ steps make the particles stand for all of those, each for what the one before le
    there are no more particles than dimensions, mean and sds.
 4. **What the user sees**: the user's own parameters, constrained and derived ones included, are functions of the
    particles. The shortest move that gives all of them the mean and the sd of the states is Gauss-Newton's, a few times.
+   Each state has a weight there, such that together they have the moments of the trajectory.
 
 No particle settles further out, in any of its coordinates, than a state is: what is stretched must leave neither the
 support of a density that ends somewhere nor the range of a tail.
@@ -35,6 +36,7 @@ import numpy as np
 
 from steinflow.devices.arrays import as_array
 from steinflow.devices.compilation import Program, compiled, split
+from steinflow.methods.svgd.metrics import Frame
 from steinflow.methods.svgd.recollection import Moments, Recollection
 from steinflow.stein.geometry import even_sample
 from steinflow.targets.flat import FlatTarget
@@ -46,6 +48,7 @@ _FEW_STATES = 1000  # that find support points of many runs, with an energy dist
 _STRETCH = 2.0  # at most, in any direction: nearly as many dimensions as particles leave some with little spread
 _SLOPES = 20_000_000  # at most: those of every user's parameter, in every coordinate, at every particle
 _NEWTON_STEPS = 5
+_PER_FEATURE = 4  # states, at least: a regression on nearly as many features as there are states is mostly chance
 _HEAVIEST = 30.0  # kurtosis: with more, thousands of states do not know the sd, which may be infinite
 
 
@@ -56,15 +59,17 @@ class Draft(NamedTuple):
     states: np.ndarray
     moments: Moments
     correlations: np.ndarray | None
+    seen: np.ndarray  # the states as they are; those above are moved a little, to these moments
 
 
 def settled(target: FlatTarget, particles: np.ndarray, recalled: Recollection) -> np.ndarray:
     """Return particles that represent what these remember, each mode in proportion to its mass."""
-    points, states, moments, correlations = drafted(particles, recalled)
+    draft = drafted(particles, recalled)
+    points = draft.points
     if len(particles) <= _MANY:
-        points = support_points(*_single(points, states)).astype(float)
-    points = matched(shaped(points, states), moments, correlations)
-    return _placed(particles, recalled, as_seen(target, recalled, points, moments, states))
+        points = support_points(*_single(points, draft.states)).astype(float)
+    points = matched(shaped(points, draft.states), draft.moments, draft.correlations)
+    return _placed(particles, recalled, as_seen(target, recalled, points, draft))
 
 
 def all_settled(
@@ -80,12 +85,15 @@ def all_settled(
     if len(particles[0]) <= _MANY:
         few = _stacked([_some(draft.states) for draft in drafts])
         support = np.asarray(_support_points_of_all(*_single(np.stack(support), few))).astype(float)
-    points = [matched(shaped(x, draft.states), *draft[2:]) for x, draft in zip(support, drafts, strict=True)]
-    states, frames = _stacked([draft.states for draft in drafts]), [each.frame for each in recalled]
-    first = as_array(frames[0].center + frames[0].moves(states[0]), dtype)
+    points = [
+        matched(shaped(x, draft.states), draft.moments, draft.correlations)
+        for x, draft in zip(support, drafts, strict=True)
+    ]
+    frames = [each.frame for each in recalled]
+    first = as_array(frames[0].center + frames[0].moves(drafts[0].seen), dtype)
     seen = np.asarray(_seen(*split(targets[0]), first))
     if not np.array_equal(seen, first) and particles[0].size * seen.shape[1] <= _SLOPES:
-        points = _as_seen_by_all(targets, frames, points, states, [draft.moments for draft in drafts], dtype)
+        points = _as_seen_by_all(targets, frames, points, drafts, dtype)
     return list(map(_placed, particles, recalled, points))
 
 
@@ -100,7 +108,27 @@ def drafted(particles: np.ndarray, recalled: Recollection) -> Draft:
         states = modes.evenly()
         points, moments = states[even_sample(len(states), num_particles)][:num_particles], Moments.of(states)
         correlations = np.corrcoef(states, rowvar=False).reshape(dim, dim) if num_particles > dim else None
-    return Draft(points, matched(states, moments, correlations), moments, correlations)
+    return Draft(points, matched(states, moments, correlations), moments, correlations, states)
+
+
+def calibrated(draft: Draft, frame: Frame) -> np.ndarray:
+    """Return weights with which the states, as seen, have these moments in each of the particles' own coordinates.
+
+    An average with them is one with control variates: what a function has in common with the coordinates and their
+    squares, as a regression on these says, is as the moments say. States that are moved to the same moments would not
+    do: at the end of a long tail on a log scale, a shift of a hundredth of an sd is a large one of the exponential.
+    """
+    (num_states, dim), moments = draft.seen.shape, draft.moments
+    if num_states < _PER_FEATURE * 2 * dim:
+        return np.full(num_states, 1 / num_states)
+    root = np.diag(moments.sd) if draft.correlations is None else _roots(_covariance(moments, draft.correlations))[0]
+    sds = np.linalg.norm(frame.moves(root), axis=0)
+    z = frame.moves(draft.seen - moments.mean) / sds
+    features = np.append(z, z**2 - 1, axis=1)
+    missing = np.mean(features, axis=0)
+    covariance = np.cov(features, rowvar=False, bias=True)
+    ridge = 1e-6 * np.trace(covariance) / len(missing) * np.eye(len(missing))  # coordinates may say the same twice
+    return (1 - (features - missing) @ np.linalg.solve(covariance + ridge, missing)) / num_states
 
 
 def _placed(particles, recalled, points):
@@ -175,29 +203,25 @@ def matched(points: np.ndarray, moments: Moments, correlations: np.ndarray | Non
     deviations = points - np.mean(points, axis=0)
     if correlations is None:
         return moments.mean + deviations * (moments.sd / np.maximum(np.std(points, axis=0), 1e-30))
-    root, inverse_root = _roots(moments.sd[:, None] * correlations * moments.sd)
+    root, inverse_root = _roots(_covariance(moments, correlations))
     white = deviations @ inverse_root
     variances, axes = np.linalg.eigh(white.T @ white / len(points))
     stretch = np.clip(np.maximum(variances, 1e-30) ** -0.5, 1 / _STRETCH, _STRETCH)
     return moments.mean + white @ (axes * stretch) @ axes.T @ root
 
 
-def as_seen(
-    target: FlatTarget, recalled: Recollection, points: np.ndarray, moments: Moments, states: np.ndarray
-) -> np.ndarray:
+def as_seen(target: FlatTarget, recalled: Recollection, points: np.ndarray, draft: Draft) -> np.ndarray:
     """Return the points, moved by as little as gives the user's parameters the mean and sd of those at the states.
 
     In their own coordinates the points keep the moments of the trajectory.
     """
     frame, dtype, parts = recalled.frame, recalled.states.dtype, split(target)
-    places = as_array(frame.center + frame.moves(states), dtype)
+    places = as_array(frame.center + frame.moves(draft.seen), dtype)
     seen = np.asarray(_seen(*parts, places), float)
-    mean, sd = np.mean(seen, axis=0), np.std(seen, axis=0)
-    fourth = np.mean((seen - mean) ** 4, axis=0)
-    known = (sd > 1e-6 * np.abs(mean)) & (fourth < _HEAVIEST * sd**4)  # and finite
-    if np.array_equal(seen, places) or points.size * np.sum(known) > _SLOPES:
+    if np.array_equal(seen, places) or points.size * seen.shape[1] > _SLOPES:
         return points
-    mean, sd = np.append(moments.mean, mean[known]), np.append(moments.sd, sd[known])
+    mean, sd, known = _seen_moments(seen, calibrated(draft, frame), np)
+    mean, sd = np.append(draft.moments.mean, mean[known]), np.append(draft.moments.sd, sd[known])
     own = np.broadcast_to(np.eye(points.shape[1]), (len(points), *2 * points.shape[1:]))
     for _ in range(_NEWTON_STEPS):
         values, slopes = _seen_and_slopes(*parts, as_array(frame.center + frame.moves(points), dtype))
@@ -205,6 +229,14 @@ def as_seen(
         values = (np.append(points, np.asarray(values, float)[:, known], axis=1) - mean) / sd
         points = points - _shortest(values, np.append(own, slopes, axis=1) / sd[:, None], np)
     return points
+
+
+def _seen_moments(seen, weights, xp):
+    """Return mean and sd of what the user sees at the states, and which of them are known; `xp` as below."""
+    mean = weights @ seen
+    sd = xp.sqrt(xp.maximum(weights @ (seen - mean) ** 2, 0.0))
+    kurtosis = xp.mean(((seen - mean) / xp.maximum(sd, 1e-30)) ** 4, axis=0)
+    return mean, sd, (sd > 1e-6 * xp.abs(mean)) & (kurtosis < _HEAVIEST)  # and finite
 
 
 def _shortest(values, slopes, xp):
@@ -223,7 +255,7 @@ def _shortest(values, slopes, xp):
     return (changes.T @ xp.linalg.solve(gram + ridge, missing)).reshape(num, dim)
 
 
-def _as_seen_by_all(targets, frames, points, states, moments, dtype):
+def _as_seen_by_all(targets, frames, points, drafts, dtype):
     """Return what `as_seen` does for many runs, in compiled code."""
     columns, structure = list(zip(*map(jax.tree.leaves, targets), strict=True)), jax.tree.structure(targets[0])
     # What all targets share, as one object, is not multiplied: it may be all the data.
@@ -232,23 +264,22 @@ def _as_seen_by_all(targets, frames, points, states, moments, dtype):
     target = jax.tree.unflatten(
         structure, [as_array(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
     )
-    frames = jax.tree.map(lambda *parts: np.stack(parts), *frames)
-    mean, sd = (np.stack([getattr(each, name) for each in moments]) for name in ("mean", "sd"))
-    given = jax.tree.map(lambda leaf: as_array(leaf, dtype), (frames, np.stack(points), states, mean, sd))
+    weights = _stacked(list(map(calibrated, drafts, frames)))
+    weights /= np.sum(weights, axis=1, keepdims=True)
+    states, frames = _stacked([draft.seen for draft in drafts]), jax.tree.map(lambda *parts: np.stack(parts), *frames)
+    mean, sd = (np.stack([getattr(draft.moments, name) for draft in drafts]) for name in ("mean", "sd"))
+    given = jax.tree.map(lambda leaf: as_array(leaf, dtype), (frames, np.stack(points), states, weights, mean, sd))
     return np.asarray(_seen_one_by_one(target, jax.tree.unflatten(structure, varies), *given), float)
 
 
 @eqx.filter_jit
-def _seen_one_by_one(targets, varies, frames, points, states, means, sds):
+def _seen_one_by_one(targets, varies, frames, points, states, weights, means, sds):
     arrays, rest = eqx.partition(targets, varies)
 
     def one(given):
-        arrays, frame, points, states, own_mean, own_sd = given
+        arrays, frame, points, states, weights, own_mean, own_sd = given
         target = eqx.combine(arrays, rest)
-        seen = target.user_numbers(frame.center + frame.moves(states))
-        mean, sd = jnp.mean(seen, axis=0), jnp.std(seen, axis=0)
-        fourth = jnp.mean(((seen - mean) / sd) ** 4, axis=0)
-        known = (sd > 1e-6 * jnp.abs(mean)) & (fourth < _HEAVIEST)
+        mean, sd, known = _seen_moments(target.user_numbers(frame.center + frame.moves(states)), weights, jnp)
         mean, sd = jnp.append(own_mean, jnp.where(known, mean, 0.0)), jnp.append(own_sd, jnp.where(known, sd, 1.0))
         own = jnp.broadcast_to(jnp.eye(points.shape[1], dtype=points.dtype), (len(points), *2 * points.shape[1:]))
 
@@ -260,7 +291,7 @@ def _seen_one_by_one(targets, varies, frames, points, states, means, sds):
 
         return jax.lax.fori_loop(0, _NEWTON_STEPS, newton, points)
 
-    return jax.lax.map(one, (arrays, frames, points, states, means, sds))
+    return jax.lax.map(one, (arrays, frames, points, states, weights, means, sds))
 
 
 @compiled(once=True)
@@ -288,6 +319,10 @@ def _inverse_distances(a, b):
     squares += np.sum(b**2, axis=1)
     np.maximum(squares, 1e-12, out=squares)  # in place: new arrays of this size take longer than their numbers
     return np.reciprocal(np.sqrt(squares, out=squares), out=squares)
+
+
+def _covariance(moments, correlations):
+    return moments.sd[:, None] * correlations * moments.sd
 
 
 def _roots(covariance):

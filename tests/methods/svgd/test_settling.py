@@ -8,7 +8,7 @@ import steinflow as sf
 from steinflow.methods.svgd.memory import Trajectory
 from steinflow.methods.svgd.metrics import frame_of
 from steinflow.methods.svgd.recollection import Moments
-from steinflow.methods.svgd.settling import as_seen, matched, settled, shaped, support_points
+from steinflow.methods.svgd.settling import Draft, as_seen, calibrated, matched, settled, shaped, support_points
 
 RNG = np.random.default_rng(0)
 STATES = RNG.standard_normal((2000, 3)).astype(np.float32)
@@ -142,5 +142,35 @@ def test_an_sd_that_nobody_knows_moves_nothing():
     states = np.random.default_rng(3).standard_normal((4000, 1))
     memory = recalled(jnp.asarray(states.reshape(40, 100, 1), jnp.float32), frame_of(jnp.zeros(1), jnp.ones(1)))
     points = states[:100]
-    known = moments(points.mean(axis=0), points.std(axis=0))
-    np.testing.assert_allclose(as_seen(target, memory, points, known, states), points, atol=1e-6)
+    draft = Draft(points, states, moments(points.mean(axis=0), points.std(axis=0)), np.eye(1), states)
+    np.testing.assert_allclose(as_seen(target, memory, points, draft), points, atol=1e-6)
+
+
+@pytest.mark.parametrize("correlated", [True, False], ids=["correlations", "sds alone"])
+def test_weighted_states_have_the_moments_in_the_coordinates_of_the_particles(correlated):
+    rng = np.random.default_rng(4)
+    states, wanted = rng.standard_normal((4000, 3)), moments([0.02, -0.03, 0.01], [1.02, 0.97, 1.0])
+    correlations = np.array([[1.0, 0.05, 0.0], [0.05, 1.0, -0.03], [0.0, -0.03, 1.0]]) if correlated else None
+    spread = np.diag([4.0, 1.0, 0.01]) + 0.05 if correlated else np.array([4.0, 1.0, 0.01])
+    frame = jax.tree.map(lambda leaf: np.asarray(leaf, float), frame_of(jnp.zeros(3), jnp.asarray(spread)))
+    weights = calibrated(Draft(states, states, wanted, correlations, states), frame)
+    x, mean = frame.moves(states), frame.moves(wanted.mean)
+    covariance = np.diag(wanted.sd) @ (np.eye(3) if correlations is None else correlations) @ np.diag(wanted.sd)
+    factor = np.diag(frame.factor) if frame.factor.ndim == 1 else frame.factor
+    np.testing.assert_allclose(np.sum(weights), 1.0, rtol=1e-9)
+    np.testing.assert_allclose((weights @ x - mean) / x.std(axis=0), 0.0, atol=1e-5)
+    np.testing.assert_allclose(weights @ (x - mean) ** 2, np.diag(factor @ covariance @ factor.T), rtol=1e-4)
+
+
+def test_the_end_of_a_long_tail_stays_where_it_is():
+    """exp(x) of an x that reaches far down, as a probability of what was never counted: moments that shift x by a tenth
+    of an sd, for what happens in the tail, must not shift its upper end."""
+    rng = np.random.default_rng(5)
+    u = -rng.exponential(size=(40, 100, 2))
+    states = jnp.asarray(8 * u, jnp.float32)
+    memory, rows = recalled(states, frame_of(jnp.zeros(2), jnp.full(2, 64.0))), u.reshape(-1, 2)
+    draft = Draft(rows[:100], rows, moments(rows.mean(axis=0) + 0.1, rows.std(axis=0)), np.eye(2), rows)
+    weights, seen = calibrated(draft, memory.frame), np.exp(8 * rows)
+    mean, moved = weights @ seen, np.exp(8 * (rows + 0.1)).mean(axis=0)
+    truth = seen.mean(axis=0)
+    assert np.all(np.abs(mean / truth - 1) < 0.4 * np.abs(moved / truth - 1))
