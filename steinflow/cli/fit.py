@@ -13,7 +13,7 @@ from steinflow.estimators.columns import counted, shown
 from steinflow.results.outcome import Outcome
 from steinflow.tables.fitting import MethodName, Prepared, prepare, run_fit
 from steinflow.tables.formulas import fit_formula
-from steinflow.tables.runs import check_free, check_writable, checksum, free_folder
+from steinflow.tables.runs import checksum
 
 _HIDDEN = (50,)
 
@@ -110,14 +110,8 @@ def fit(
     layers = _layers(hidden, model)
     problem = problem_of(formula, family, link, prior, weights, categorical)
     check_choice(target, problem, model=model, drop=drop, missing=missing)
-    if overwrite and output is None:
-        raise typer.BadParameter(
-            "it replaces the run in the folder that --output names; add --output FOLDER.", param_hint="--overwrite"
-        )
     name = target or problem_name(problem)
-    folder = output or free_folder(f"{data.name.split('.')[0]}-{name}")
-    check_free(folder, overwrite=overwrite)  # before the work, not after it
-    check_writable(folder)
+    folder = options.new_folder(output, f"{data.name.split('.')[0]}-{name}", overwrite=overwrite)
     frame = options.read(data, encoding, separator, decimal, thousands, missing_marker)
     console.remark(
         f"{shown(data.name)}: {counted(len(frame), 'row')}, {counted(frame.shape[1], 'column')}.", quiet=quiet

@@ -14,7 +14,7 @@ from steinflow.estimators.columns import counted, listed, shown
 from steinflow.results.outcome import Outcome
 from steinflow.results.summary import number
 from steinflow.tables.groups import GroupRun, fit_each_group
-from steinflow.tables.runs import check_free, check_writable, checksum, free_folder
+from steinflow.tables.runs import checksum
 
 _SHOWN_GROUPS = 20
 _WIDTH = 20  # of a parameter: mean ± sd, and the space around
@@ -94,12 +94,8 @@ def fit_groups(
         raise typer.BadParameter("a model per group is linear; fit networks one by one.", param_hint="--model")
     if target in by:
         raise typer.BadParameter("the --target cannot be its own group.", param_hint="--by")
-    if overwrite and output is None:
-        raise typer.BadParameter("it needs the folder that --output names.", param_hint="--overwrite")
     name = target or problem_name(problem)
-    folder = output or free_folder(f"{data.name.split('.')[0]}-{name}-by-{'-'.join(by)}")
-    check_free(folder, overwrite=overwrite)
-    check_writable(folder)
+    folder = options.new_folder(output, f"{data.name.split('.')[0]}-{name}-by-{'-'.join(by)}", overwrite=overwrite)
     frame = options.read(data, encoding, separator, decimal, thousands, missing_marker)
     console.remark(
         f"{shown(data.name)}: {counted(len(frame), 'row')}, {counted(frame.shape[1], 'column')}.", quiet=quiet

@@ -9,6 +9,7 @@ from steinflow.estimators.columns import Frame
 from steinflow.estimators.features import Missing
 from steinflow.models.formulas import FAMILIES
 from steinflow.tables.responses import ModelName
+from steinflow.tables.runs import check_free, check_writable, free_folder
 from steinflow.tables.tables import read_table
 
 _PANEL = "Reading the file"
@@ -87,6 +88,18 @@ Markers = Annotated[
         rich_help_panel=_PANEL,
     ),
 ]
+
+
+def new_folder(output: Path | None, usual: str, *, overwrite: bool) -> Path:
+    """Return the folder of a new run, before the work and not after it, or say why nothing can be written there."""
+    if overwrite and output is None:
+        raise typer.BadParameter(
+            "it replaces the run in the folder that --output names; add --output FOLDER.", param_hint="--overwrite"
+        )
+    folder = output or free_folder(usual)
+    check_free(folder, overwrite=overwrite)
+    check_writable(folder)
+    return folder
 
 
 def read(

@@ -9,7 +9,7 @@ import numpy as np
 from steinflow.devices.arrays import as_array
 from steinflow.inference.blocks import Block, BlockRun
 from steinflow.inference.endings import ending_of
-from steinflow.inference.loop import should_go_on
+from steinflow.inference.loop import gradients_of, should_go_on
 from steinflow.inference.views import View
 from steinflow.methods.base import Settled
 from steinflow.results.outcome import Outcome
@@ -110,6 +110,7 @@ class EndedRuns:
             info={
                 "method": type(self._run.runs.method).__name__,
                 "num_steps": step,
+                **gradients_of(self._run.runs.method, len(final.draws.particles), step),
                 "versions": self._versions,
                 **{name: np.asarray(value).item() for name, value in final.draws.metrics.items()},
                 **end.findings,

@@ -324,6 +324,7 @@ def _result(method, final: View, state, end: Settled, snapshot: Snapshot, ending
         info={
             "method": type(method).__name__,
             "num_steps": snapshot.step,
+            **gradients_of(method, len(final.draws.particles), snapshot.step),
             "seconds": round(snapshot.seconds, 3),
             "versions": versions(),
             **_noise(final, snapshot.step, snapshot.anchored),
@@ -332,6 +333,12 @@ def _result(method, final: View, state, end: Settled, snapshot: Snapshot, ending
             **judged_by_predictions(target, final.user, final.draws.num_chains),
         },
     )
+
+
+def gradients_of(method: Method, num_particles: int, num_steps: int) -> dict[str, int]:
+    """Return what a run cost, for `result.info`, where its method counts."""
+    gradients = method.gradients(num_particles, num_steps)
+    return {} if gradients is None else {"gradients": gradients}
 
 
 def _noise(final: View, step: int, anchored: Anchored | None) -> dict[str, Any]:

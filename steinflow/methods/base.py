@@ -78,6 +78,10 @@ class Method(eqx.Module):
     def step(self, target: FlatTarget, state: Any, batch: Batch | None, *, time: Time, key: PRNGKeyArray) -> Any:
         """Return the state one step later; `batch` is what this step sees of the data, None being all of it."""
 
+    def gradients(self, num_particles: int, num_steps: int) -> int | None:
+        """Return how many gradients of the target such a run takes; None where nobody counts."""
+        return None
+
     def done(self, state: Any) -> bool:
         """Say whether more steps would add nothing; asked on the host at every record."""
         return False

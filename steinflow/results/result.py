@@ -277,7 +277,7 @@ class Result:
         metrics = self.verdict.metrics
         middle, low, high = (metrics.get(f"dispersion{part}", of(self.dispersion)) for part, of in own.items())
         footer = [
-            f"{len(self)} particles, {self.info.get('num_steps', '?')} steps of {self.info.get('method', '')}",
+            self._way(),
             f"KSD {number(self.ksd)}, dispersion {middle:.2f} "
             f"({low:.2f} to {high:.2f}; 1 is right, less is too narrow)",
             str(self.ending),
@@ -414,6 +414,14 @@ class Result:
             state=None,
             states=None,
         )
+
+    def _way(self) -> str:
+        """Say how the particles were made and, where the method knows, what the steps were for and what they cost."""
+        info, parts = self.info, [f"{len(self)} particles"]
+        parts.append(f"{info.get('num_steps', '?')} steps of {info.get('method', '')}")
+        if "steps" in info:
+            parts += [f"{info['steps']['explored']} of them exploring", f"{info['steps']['remembered']} remembered"]
+        return ", ".join(parts) + (f"; {info['gradients']:,} gradients" if "gradients" in info else "")
 
     def _info_of_these_particles(self) -> Mapping[str, Any]:
         """Return what holds for particles that were changed or chosen after the run, which the way does not judge."""

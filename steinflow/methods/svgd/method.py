@@ -214,6 +214,9 @@ class SVGD(Method):
             return stein_direction(u, s, kernel)
         return self.approximation.direction(u, s, kernel, key=key)
 
+    def gradients(self, num_particles, num_steps):
+        return num_particles * num_steps
+
     def settle(self, target, state):
         recalled = _recalled(state)
         if recalled is None:
@@ -245,8 +248,10 @@ class SVGD(Method):
 
 
 def _at_the_end(state: SVGDState, particles: np.ndarray, recalled: Recollection) -> Settled:
+    assert state.journey is not None
     end = dataclasses.replace(state, particles=as_array(particles, state.particles.dtype))
-    return Settled(end, {"trajectory": recalled.findings}, recalled.states)
+    steps = {"explored": int(state.journey.walk.num_steps), "remembered": recalled.count}
+    return Settled(end, {"steps": steps, "trajectory": recalled.findings}, recalled.states)
 
 
 def _recalled(state: SVGDState) -> Recollection | None:

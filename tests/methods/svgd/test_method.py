@@ -88,6 +88,10 @@ def test_a_run_ends_when_it_knows_enough():
     start = 3 + np.random.default_rng(0).standard_normal((100, 2)).astype(np.float32)
     result = sf.fit(normal_log_density, particles=start, progress=False)
     assert result.outcome is sf.Outcome.SETTLED
+    steps, taken = result.info["steps"], result.info["num_steps"]
+    assert 0 < steps["remembered"] < steps["explored"] < taken
+    assert result.info["gradients"] == 100 * taken
+    assert f"{steps['remembered']} remembered; {100 * taken:,} gradients" in str(result.summary())
     assert "more would add nothing" in result.ending.message
     assert 150 <= result.info["num_steps"] < 400
     assert result.info["trajectory"]["mean_error"] < 0.01
