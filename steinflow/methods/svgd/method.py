@@ -251,7 +251,7 @@ def _at_the_end(state: SVGDState, particles: np.ndarray, recalled: Recollection)
     assert state.journey is not None
     end = dataclasses.replace(state, particles=as_array(particles, state.particles.dtype))
     steps = {"explored": int(state.journey.walk.num_steps), "remembered": recalled.count}
-    return Settled(end, {"steps": steps, "trajectory": recalled.findings}, recalled.states)
+    return Settled(end, {"steps": steps, "trajectory": recalled.findings(recalled.best_moments)}, recalled.states)
 
 
 def _recalled(state: SVGDState) -> Recollection | None:

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from steinflow.methods.svgd import functionals
 from steinflow.methods.svgd.modes import Modes
 from steinflow.stein.geometry import even_sample
 
@@ -35,6 +36,7 @@ _FEWEST = 50  # steps before the chains can say whether they agree
 _ONE_MODE = 1.2  # R-hat up to which nobody looks for modes
 _PRECISE, _MIXED = 0.01, 1.05  # error of mean and sd in sds, that of 10,000 draws; R-hat
 _MOVED = 5.0  # standard errors: of 50 chains in a thousand coordinates, chance goes further in one run of a hundred
+_DECISIVE = 0.5  # times the error: errors are estimates too
 _NO_MASS = 10.0  # nats: less than 1 in 20,000
 _UNSURE = 0.1  # nats per dimension: a chain knows its own sds to about 10%, and these may all be off together
 
@@ -123,7 +125,8 @@ class Recollection:
         """Whether the moments are as precise as those of 10,000 independent draws, and the chains agree."""
         if self.count < _FEWEST or self.mixing() >= _MIXED or self.drift > 0:
             return False
-        return max(self.findings["mean_error"], self.findings["sd_error"]) < _PRECISE
+        findings = self.findings(self.moments())
+        return max(findings["mean_error"], findings["sd_error"]) < _PRECISE
 
     @functools.cached_property
     def modes(self) -> Modes | None:
@@ -143,6 +146,27 @@ class Recollection:
         variance = np.maximum(variance, np.finfo(np.float32).tiny)
         sd = np.sqrt(variance)
         return Moments(mean, sd, mean_error / sd, 0.5 * variance_error / variance)
+
+    @functools.cached_property
+    def best_moments(self) -> Moments:
+        """The same, with the means of control functionals in the coordinates in which these are far more precise.
+
+        They take a moment, which means that are precise enough are spared, and scores: where there are no more
+        particles than dimensions, the pulls are none. Where the density ends at an edge, their identity does not hold.
+        Separated modes are weighed by their mass. And where the two means differ by more than chance, the scores are
+        not those of what the particles have seen.
+        """
+        found, (_, num_chains, dim) = self.moments(), self.states.shape
+        wanted = np.max(found.mean_error) > _PRECISE  # not where nothing is finite
+        if not wanted or num_chains <= dim or self.blocked > 0 or self.modes is not None:
+            return found
+        u = np.asarray(self.frame.points(self.states), float)
+        mean, error = functionals.average(u, self.state_pulls, u)
+        moved, error = np.abs(mean - found.mean) / found.sd, error / found.sd
+        better = (error < _DECISIVE * found.mean_error) & (moved < _MOVED * found.mean_error)
+        return Moments(
+            np.where(better, mean, found.mean), found.sd, np.where(better, error, found.mean_error), found.sd_error
+        )
 
     def correlations(self) -> np.ndarray:
         """Return those of the states, in a frame in which M = I, with control variates as for the moments.
@@ -187,10 +211,9 @@ class Recollection:
         """Say whether the modes look like one with its labels switched."""
         return self.modes is not None and self.modes.switch_labels(self.states.reshape(-1, self.states.shape[2]))
 
-    @functools.cached_property
-    def findings(self) -> dict[str, float]:
-        """What the trajectory says about itself, for the verdict; R-hat is that within modes, where they are."""
-        moments, (pull, pull_error), (dispersion, error) = self.moments(), self.pull(), self.dispersion()
+    def findings(self, moments: Moments) -> dict[str, float]:
+        """Return what the trajectory says about itself, for the verdict; R-hat is that within modes, where they are."""
+        (pull, pull_error), (dispersion, error) = self.pull(), self.dispersion()
         drift = np.mean(np.maximum(pull**2 - 4 * pull_error**2, 0.0))  # beyond chance
         low, high = np.argmin(dispersion), np.argmax(dispersion)
         return {

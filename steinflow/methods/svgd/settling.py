@@ -59,7 +59,8 @@ class Draft(NamedTuple):
     states: np.ndarray
     moments: Moments
     correlations: np.ndarray | None
-    seen: np.ndarray  # the states as they are; those above are moved a little, to these moments
+    seen: np.ndarray  # the states as they are; those above are chosen by weight, and moved to these moments
+    weights: np.ndarray  # of those as they are, with which they have them; together 1
 
 
 def settled(target: FlatTarget, particles: np.ndarray, recalled: Recollection) -> np.ndarray:
@@ -101,29 +102,31 @@ def drafted(particles: np.ndarray, recalled: Recollection) -> Draft:
     """Return what the particles remember, ready to be represented."""
     (num_particles, dim), frame, modes = particles.shape, recalled.frame, recalled.modes
     if modes is None:
-        states, moments = frame.points(recalled.states.reshape(-1, dim)), recalled.moments()
+        states, moments = frame.points(recalled.states.reshape(-1, dim)), recalled.best_moments
         points = frame.points(particles)
         correlations = recalled.correlations() if num_particles > dim else None
     else:
         states = modes.evenly()
         points, moments = states[even_sample(len(states), num_particles)][:num_particles], Moments.of(states)
         correlations = np.corrcoef(states, rowvar=False).reshape(dim, dim) if num_particles > dim else None
-    return Draft(points, matched(states, moments, correlations), moments, correlations, states)
+    weights = calibrated(states, frame, moments, correlations)
+    evenly = states[even_sample(len(states), len(states), np.maximum(weights, 0.0))]
+    return Draft(points, matched(evenly, moments, correlations), moments, correlations, states, weights)
 
 
-def calibrated(draft: Draft, frame: Frame) -> np.ndarray:
-    """Return weights with which the states, as seen, have these moments in each of the particles' own coordinates.
+def calibrated(states: np.ndarray, frame: Frame, moments: Moments, correlations: np.ndarray | None) -> np.ndarray:
+    """Return weights with which the states have these moments in each of the particles' own coordinates.
 
     An average with them is one with control variates: what a function has in common with the coordinates and their
     squares, as a regression on these says, is as the moments say. States that are moved to the same moments would not
     do: at the end of a long tail on a log scale, a shift of a hundredth of an sd is a large one of the exponential.
     """
-    (num_states, dim), moments = draft.seen.shape, draft.moments
+    num_states, dim = states.shape
     if num_states < _PER_FEATURE * 2 * dim:
         return np.full(num_states, 1 / num_states)
-    root = np.diag(moments.sd) if draft.correlations is None else _roots(_covariance(moments, draft.correlations))[0]
+    root = np.diag(moments.sd) if correlations is None else _roots(_covariance(moments, correlations))[0]
     sds = np.linalg.norm(frame.moves(root), axis=0)
-    z = frame.moves(draft.seen - moments.mean) / sds
+    z = frame.moves(states - moments.mean) / sds
     features = np.append(z, z**2 - 1, axis=1)
     missing = np.mean(features, axis=0)
     covariance = np.cov(features, rowvar=False, bias=True)
@@ -220,7 +223,7 @@ def as_seen(target: FlatTarget, recalled: Recollection, points: np.ndarray, draf
     seen = np.asarray(_seen(*parts, places), float)
     if np.array_equal(seen, places) or points.size * seen.shape[1] > _SLOPES:
         return points
-    mean, sd, known = _seen_moments(seen, calibrated(draft, frame), np)
+    mean, sd, known = _seen_moments(seen, draft.weights, np)
     mean, sd = np.append(draft.moments.mean, mean[known]), np.append(draft.moments.sd, sd[known])
     own = np.broadcast_to(np.eye(points.shape[1]), (len(points), *2 * points.shape[1:]))
     for _ in range(_NEWTON_STEPS):
@@ -264,7 +267,7 @@ def _as_seen_by_all(targets, frames, points, drafts, dtype):
     target = jax.tree.unflatten(
         structure, [as_array(leaf) if isinstance(leaf, np.ndarray) else leaf for leaf in leaves]
     )
-    weights = _stacked(list(map(calibrated, drafts, frames)))
+    weights = _stacked([draft.weights for draft in drafts])
     weights /= np.sum(weights, axis=1, keepdims=True)
     states, frames = _stacked([draft.seen for draft in drafts]), jax.tree.map(lambda *parts: np.stack(parts), *frames)
     mean, sd = (np.stack([getattr(draft.moments, name) for draft in drafts]) for name in ("mean", "sd"))

@@ -74,11 +74,11 @@ def test_hardly_more_points_than_dimensions_are_not_thrown_about():
 
 
 def recalled(states, frame):
-    """What is remembered of independent states, whose scores say nothing."""
-    memory = Trajectory.empty(states[0], frame, len(states))
+    """What is remembered of independent states, whose scores are noise and say nothing."""
+    memory, noise = Trajectory.empty(states[0], frame, len(states)), np.random.default_rng(9)
     for x in states:
-        once = jnp.ones(len(x))
-        memory = memory.add(x, 0 * once, jnp.zeros_like(x), once, frame, remembering=jnp.asarray(True))
+        once, pulls = jnp.ones(len(x)), jnp.asarray(100 * noise.standard_normal(x.shape), x.dtype)
+        memory = memory.add(x, 0 * once, pulls, once, frame, remembering=jnp.asarray(True))
     return memory.recalled()
 
 
@@ -142,7 +142,8 @@ def test_an_sd_that_nobody_knows_moves_nothing():
     states = np.random.default_rng(3).standard_normal((4000, 1))
     memory = recalled(jnp.asarray(states.reshape(40, 100, 1), jnp.float32), frame_of(jnp.zeros(1), jnp.ones(1)))
     points = states[:100]
-    draft = Draft(points, states, moments(points.mean(axis=0), points.std(axis=0)), np.eye(1), states)
+    known = moments(points.mean(axis=0), points.std(axis=0))
+    draft = Draft(points, states, known, np.eye(1), states, np.full(4000, 1 / 4000))
     np.testing.assert_allclose(as_seen(target, memory, points, draft), points, atol=1e-6)
 
 
@@ -153,7 +154,7 @@ def test_weighted_states_have_the_moments_in_the_coordinates_of_the_particles(co
     correlations = np.array([[1.0, 0.05, 0.0], [0.05, 1.0, -0.03], [0.0, -0.03, 1.0]]) if correlated else None
     spread = np.diag([4.0, 1.0, 0.01]) + 0.05 if correlated else np.array([4.0, 1.0, 0.01])
     frame = jax.tree.map(lambda leaf: np.asarray(leaf, float), frame_of(jnp.zeros(3), jnp.asarray(spread)))
-    weights = calibrated(Draft(states, states, wanted, correlations, states), frame)
+    weights = calibrated(states, frame, wanted, correlations)
     x, mean = frame.moves(states), frame.moves(wanted.mean)
     covariance = np.diag(wanted.sd) @ (np.eye(3) if correlations is None else correlations) @ np.diag(wanted.sd)
     factor = np.diag(frame.factor) if frame.factor.ndim == 1 else frame.factor
@@ -169,8 +170,8 @@ def test_the_end_of_a_long_tail_stays_where_it_is():
     u = -rng.exponential(size=(40, 100, 2))
     states = jnp.asarray(8 * u, jnp.float32)
     memory, rows = recalled(states, frame_of(jnp.zeros(2), jnp.full(2, 64.0))), u.reshape(-1, 2)
-    draft = Draft(rows[:100], rows, moments(rows.mean(axis=0) + 0.1, rows.std(axis=0)), np.eye(2), rows)
-    weights, seen = calibrated(draft, memory.frame), np.exp(8 * rows)
+    weights = calibrated(rows, memory.frame, moments(rows.mean(axis=0) + 0.1, rows.std(axis=0)), np.eye(2))
+    seen = np.exp(8 * rows)
     mean, moved = weights @ seen, np.exp(8 * (rows + 0.1)).mean(axis=0)
     truth = seen.mean(axis=0)
     assert np.all(np.abs(mean / truth - 1) < 0.4 * np.abs(moved / truth - 1))

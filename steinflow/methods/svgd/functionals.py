@@ -1,0 +1,68 @@
+r"""Control functionals: averages over states, less what a smooth function with mean zero explains of them.
+
+For any smooth $\phi$ Stein's identity says that $E[\phi \cdot s + \nabla \cdot \phi] = 0$ under the target. The control
+variates of `recollection.py` take $\phi$ linear. Here it is a function of a reproducing kernel, fitted to what is
+averaged (Oates, Girolami & Chopin, arXiv:1410.2392): with $k_0$ the Stein kernel of an inverse multiquadric, the fit to
+half of the chains is
+
+$$f(x) \approx c + \sum_j a_j\, k_0(x, x_j), \qquad (K_0 + \lambda I)\, a = f - c, \qquad \mathbf 1^\top a = 0,$$
+
+and the average of $f - \sum_j a_j k_0(\cdot, x_j)$ over the other half keeps its expectation, whatever the fit is
+worth. In few dimensions it explains nearly all: the weights of two modes that chains seldom pass between follow from
+the shape of the density between them. How much is left to chance, the scatter of the chains says, as it does without.
+
+It is for means. Of squares it explains little where tails are heavy, and there the scatter is small where a tail was
+missed: the smaller error would be that of the smaller sd.
+"""
+
+import numpy as np
+
+_FITTED = 500  # states of each half; the time that a fit takes grows as their cube
+_RIDGE = 0.01  # of the mean diagonal; 1e-4 follows the kink of a Laplace density, and misses its mean by 0.08 sds
+
+
+def average(points: np.ndarray, scores: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the averages of values, and their standard errors by the scatter of the chains.
+
+    Args:
+        points: states in coordinates of about unit covariance, of shape (m, n, d), n being the number of chains.
+        scores: there, in the same coordinates.
+        values: there, of shape (m, n, p).
+    """
+    half = points.shape[1] // 2
+    first, second = np.s_[:, :half], np.s_[:, half:]
+    rest = np.concatenate(
+        [
+            _unexplained(*(each[others] for each in (points, scores, values)), points[own], scores[own], values[own])
+            for others, own in ((second, first), (first, second))
+        ],
+        axis=1,
+    )
+    by_chain = np.mean(rest, axis=0)
+    return np.mean(by_chain, axis=0), np.std(by_chain, axis=0) * len(by_chain) ** -0.5
+
+
+def _unexplained(fitted, fitted_scores, fitted_values, points, scores, values):
+    """Return the values less what a fit to those of the other chains explains."""
+    dim, num_values = points.shape[-1], values.shape[-1]
+    some = slice(None, None, -(-fitted[..., 0].size // _FITTED))
+    x, s = (each.reshape(-1, dim)[some] for each in (fitted, fitted_scores))
+    f = fitted_values.reshape(-1, num_values)[some]
+    gram = stein_matrix(x, s, x, s)
+    gram[np.diag_indices_from(gram)] += _RIDGE * np.trace(gram) / len(gram)
+    solved = np.linalg.solve(gram, np.append(np.ones_like(x[:, :1]), f, axis=1))
+    ones, given = solved[:, :1], solved[:, 1:]
+    weights = given - ones * (np.sum(given, axis=0) / np.sum(ones))
+    explained = stein_matrix(points.reshape(-1, dim), scores.reshape(-1, dim), x, s) @ weights
+    return values - explained.reshape(values.shape)
+
+
+def stein_matrix(x: np.ndarray, sx: np.ndarray, y: np.ndarray, sy: np.ndarray) -> np.ndarray:
+    """Return the Stein kernel of (1 + |x - y|^2 / d)^(-1/2) for all pairs; that of `sf.kernels` would be compiled."""
+    dim = x.shape[1]
+    squares = np.sum(x**2, axis=1)[:, None] + np.sum(y**2, axis=1) - 2 * x @ y.T
+    base = 1 / (1 + np.maximum(squares, 0.0) / dim)
+    kernel = np.sqrt(base)
+    slope = kernel * base / dim
+    across = np.sum(x * sx, axis=1)[:, None] + np.sum(y * sy, axis=1) - sx @ y.T - x @ sy.T
+    return kernel * (sx @ sy.T) + slope * (across + dim - 3 * base * squares / dim)
