@@ -337,7 +337,7 @@ def _result(method, final: View, state, end: Settled, snapshot: Snapshot, ending
 
 def gradients_of(method: Method, num_particles: int, num_steps: int) -> dict[str, int]:
     """Return what a run cost, for `result.info`, where its method counts."""
-    gradients = method.gradients(num_particles, num_steps)
+    gradients = method.num_gradients(num_particles, num_steps)
     return {} if gradients is None else {"gradients": gradients}
 
 

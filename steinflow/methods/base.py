@@ -78,7 +78,7 @@ class Method(eqx.Module):
     def step(self, target: FlatTarget, state: Any, batch: Batch | None, *, time: Time, key: PRNGKeyArray) -> Any:
         """Return the state one step later; `batch` is what this step sees of the data, None being all of it."""
 
-    def gradients(self, num_particles: int, num_steps: int) -> int | None:
+    def num_gradients(self, num_particles: int, num_steps: int) -> int | None:
         """Return how many gradients of the target such a run takes; None where nobody counts."""
         return None
 

@@ -30,31 +30,23 @@ def average(points: np.ndarray, scores: np.ndarray, values: np.ndarray) -> tuple
         values: there, of shape (m, n, p).
     """
     half = points.shape[1] // 2
-    first, second = np.s_[:, :half], np.s_[:, half:]
-    rest = np.concatenate(
-        [
-            _unexplained(*(each[others] for each in (points, scores, values)), points[own], scores[own], values[own])
-            for others, own in ((second, first), (first, second))
-        ],
-        axis=1,
-    )
+    first, second = ([each[:, part] for each in (points, scores, values)] for part in (np.s_[:half], np.s_[half:]))
+    rest = np.append(_unexplained(first, second), _unexplained(second, first), axis=1)
     by_chain = np.mean(rest, axis=0)
     return np.mean(by_chain, axis=0), np.std(by_chain, axis=0) * len(by_chain) ** -0.5
 
 
-def _unexplained(fitted, fitted_scores, fitted_values, points, scores, values):
-    """Return the values less what a fit to those of the other chains explains."""
-    dim, num_values = points.shape[-1], values.shape[-1]
-    some = slice(None, None, -(-fitted[..., 0].size // _FITTED))
-    x, s = (each.reshape(-1, dim)[some] for each in (fitted, fitted_scores))
-    f = fitted_values.reshape(-1, num_values)[some]
+def _unexplained(chains, others):
+    """Return the values of chains, less what a fit to those of the others explains."""
+    points, scores, values = (each.reshape(-1, each.shape[-1]) for each in chains)
+    some = slice(None, None, -(-others[0][..., 0].size // _FITTED))
+    x, s, f = (each.reshape(-1, each.shape[-1])[some] for each in others)
     gram = stein_matrix(x, s, x, s)
     gram[np.diag_indices_from(gram)] += _RIDGE * np.trace(gram) / len(gram)
     solved = np.linalg.solve(gram, np.append(np.ones_like(x[:, :1]), f, axis=1))
     ones, given = solved[:, :1], solved[:, 1:]
     weights = given - ones * (np.sum(given, axis=0) / np.sum(ones))
-    explained = stein_matrix(points.reshape(-1, dim), scores.reshape(-1, dim), x, s) @ weights
-    return values - explained.reshape(values.shape)
+    return (values - stein_matrix(points, scores, x, s) @ weights).reshape(chains[2].shape)
 
 
 def stein_matrix(x: np.ndarray, sx: np.ndarray, y: np.ndarray, sy: np.ndarray) -> np.ndarray:

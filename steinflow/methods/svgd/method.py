@@ -29,7 +29,7 @@ from steinflow.methods.svgd.arrival import astray, has_arrived, homes, shortened
 from steinflow.methods.svgd.exploration import Exploration, Microcanonical
 from steinflow.methods.svgd.metrics import Cloud, Euclidean, Frame, Metric
 from steinflow.methods.svgd.phases import Journey, Moved, Phase
-from steinflow.methods.svgd.recollection import Recollection
+from steinflow.methods.svgd.recollection import Moments, Recollection
 from steinflow.methods.svgd.settling import all_settled, settled
 from steinflow.methods.svgd.steps import Adaptive, DecayingAdam, StepRule, adagrad, as_step_rule
 from steinflow.stein.approximations import Approximation, RandomFeatures
@@ -214,14 +214,15 @@ class SVGD(Method):
             return stein_direction(u, s, kernel)
         return self.approximation.direction(u, s, kernel, key=key)
 
-    def gradients(self, num_particles, num_steps):
+    def num_gradients(self, num_particles, num_steps):
         return num_particles * num_steps
 
     def settle(self, target, state):
         recalled = _recalled(state)
         if recalled is None:
             return Settled(state)
-        return _at_the_end(state, settled(target, np.asarray(state.particles), recalled), recalled)
+        particles = settled(target, np.asarray(state.particles), recalled)
+        return _at_the_end(state, particles, recalled, recalled.best_moments)
 
     def settle_all(self, targets, states):
         recalled = list(map(_recalled, states))
@@ -232,7 +233,7 @@ class SVGD(Method):
             particles = [np.asarray(states[k].particles) for k in filled]
             found = all_settled([targets[k] for k in filled], particles, memories)
             for k, settled_particles, memory in zip(known, found, memories, strict=False):
-                ends[k] = _at_the_end(states[k], settled_particles, memory)
+                ends[k] = _at_the_end(states[k], settled_particles, memory, memory.moments())
         return ends
 
     def done(self, state):
@@ -247,11 +248,11 @@ class SVGD(Method):
         return Draws(jnp.where(journey.walk.num_steps > 0, state.particles, journey.footing.particles))
 
 
-def _at_the_end(state: SVGDState, particles: np.ndarray, recalled: Recollection) -> Settled:
+def _at_the_end(state: SVGDState, particles: np.ndarray, recalled: Recollection, moments: Moments) -> Settled:
     assert state.journey is not None
     end = dataclasses.replace(state, particles=as_array(particles, state.particles.dtype))
     steps = {"explored": int(state.journey.walk.num_steps), "remembered": recalled.count}
-    return Settled(end, {"steps": steps, "trajectory": recalled.findings(recalled.best_moments)}, recalled.states)
+    return Settled(end, {"steps": steps, "trajectory": recalled.findings(moments)}, recalled.states)
 
 
 def _recalled(state: SVGDState) -> Recollection | None:

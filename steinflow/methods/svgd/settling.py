@@ -27,7 +27,7 @@ stays on the ridge that strong correlations make of a posterior. But for the use
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -36,7 +36,6 @@ import numpy as np
 
 from steinflow.devices.arrays import as_array
 from steinflow.devices.compilation import Program, compiled, split
-from steinflow.methods.svgd.metrics import Frame
 from steinflow.methods.svgd.recollection import Moments, Recollection
 from steinflow.stein.geometry import even_sample
 from steinflow.targets.flat import FlatTarget
@@ -65,7 +64,7 @@ class Draft(NamedTuple):
 
 def settled(target: FlatTarget, particles: np.ndarray, recalled: Recollection) -> np.ndarray:
     """Return particles that represent what these remember, each mode in proportion to its mass."""
-    draft = drafted(particles, recalled)
+    draft = drafted(particles, recalled, recalled.best_moments)
     points = draft.points
     if len(particles) <= _MANY:
         points = support_points(*_single(points, draft.states)).astype(float)
@@ -79,9 +78,10 @@ def all_settled(
     """Return the same for many runs of as many particles each; what takes long is compiled code for all of them.
 
     Their support points see a quarter of the states, which takes a quarter of the time. Shapes and moments are those of
-    all states.
+    all states, without control functionals, which would take longer than all else.
     """
-    drafts, dtype = list(map(drafted, particles, recalled)), particles[0].dtype
+    moments, dtype = [each.moments() for each in recalled], particles[0].dtype
+    drafts = list(map(drafted, particles, recalled, moments))
     support = [draft.points for draft in drafts]
     if len(particles[0]) <= _MANY:
         few = _stacked([_some(draft.states) for draft in drafts])
@@ -98,12 +98,11 @@ def all_settled(
     return list(map(_placed, particles, recalled, points))
 
 
-def drafted(particles: np.ndarray, recalled: Recollection) -> Draft:
-    """Return what the particles remember, ready to be represented."""
+def drafted(particles: np.ndarray, recalled: Recollection, moments: Moments) -> Draft:
+    """Return what the particles remember, ready to be represented; `moments` are those of a single mode."""
     (num_particles, dim), frame, modes = particles.shape, recalled.frame, recalled.modes
     if modes is None:
-        states, moments = frame.points(recalled.states.reshape(-1, dim)), recalled.best_moments
-        points = frame.points(particles)
+        states, points = frame.points(recalled.states.reshape(-1, dim)), frame.points(particles)
         correlations = recalled.correlations() if num_particles > dim else None
     else:
         states = modes.evenly()
@@ -114,7 +113,7 @@ def drafted(particles: np.ndarray, recalled: Recollection) -> Draft:
     return Draft(points, matched(evenly, moments, correlations), moments, correlations, states, weights)
 
 
-def calibrated(states: np.ndarray, frame: Frame, moments: Moments, correlations: np.ndarray | None) -> np.ndarray:
+def calibrated(states: np.ndarray, frame: Any, moments: Moments, correlations: np.ndarray | None) -> np.ndarray:
     """Return weights with which the states have these moments in each of the particles' own coordinates.
 
     An average with them is one with control variates: what a function has in common with the coordinates and their
