@@ -44,7 +44,7 @@ _ITERATIONS = 50  # 97 to 99.7% of what 100 take off the energy distance, in hal
 _LAST_ITERATIONS = 10  # of these, on all states: those before need a quarter of them, for the same energy distance
 _MANY = 1000  # particles that represent a posterior well enough as the draws that they are; support points cost n x m
 _FEW_STATES = 1000  # that find support points of many runs, with an energy distance 2 to 15% above that of 4,000
-_STRETCH = 2.0  # at most, in any direction: nearly as many dimensions as particles leave some with little spread
+_STRETCH = 4.0  # at most, in any direction: nearly as many dimensions as particles leave some with next to no spread
 _SLOPES = 20_000_000  # at most: those of every user's parameter, in every coordinate, at every particle
 _NEWTON_STEPS = 5
 _PER_FEATURE = 4  # states, at least: a regression on nearly as many features as there are states is mostly chance
@@ -203,13 +203,13 @@ def shaped(points: np.ndarray, states: np.ndarray) -> np.ndarray:
 def matched(points: np.ndarray, moments: Moments, correlations: np.ndarray | None) -> np.ndarray:
     """Return the points with this mean and these sds, and these correlations if there are any."""
     deviations = points - np.mean(points, axis=0)
-    if correlations is None:
-        return moments.mean + deviations * (moments.sd / np.maximum(np.std(points, axis=0), 1e-30))
-    root, inverse_root = _roots(_covariance(moments, correlations))
-    white = deviations @ inverse_root
-    variances, axes = np.linalg.eigh(white.T @ white / len(points))
-    stretch = np.clip(np.maximum(variances, 1e-30) ** -0.5, 1 / _STRETCH, _STRETCH)
-    return moments.mean + white @ (axes * stretch) @ axes.T @ root
+    if correlations is not None:
+        root, inverse_root = _roots(_covariance(moments, correlations))
+        white = deviations @ inverse_root
+        variances, axes = np.linalg.eigh(white.T @ white / len(points))
+        stretch = np.clip(np.maximum(variances, 1e-30) ** -0.5, 1 / _STRETCH, _STRETCH)
+        deviations = white @ (axes * stretch) @ axes.T @ root
+    return moments.mean + deviations * (moments.sd / np.maximum(np.std(deviations, axis=0), 1e-30))
 
 
 def as_seen(target: FlatTarget, recalled: Recollection, points: np.ndarray, draft: Draft) -> np.ndarray:

@@ -187,3 +187,19 @@ def test_affine_equivariance():
         scaled = sf.fit(lambda y: log_density(inverse @ y), particles=start @ units.T, num_steps=100, progress=False)
         # Up to the shrinkage of the correlations, which is (d / 10n)^2 = 4e-5 here.
         np.testing.assert_allclose(np.asarray(scaled.particles) @ inverse.T, plain.particles, atol=0.02)
+
+
+@pytest.mark.parametrize("key", [0, 1])
+def test_sds_where_there_are_nearly_as_many_dimensions_as_particles(key):
+    """90 for 100: some directions of the cloud have next to no spread, and it is not to be missed."""
+    rng = np.random.default_rng(key)
+    rotation = np.linalg.qr(rng.standard_normal((90, 90)))[0]
+    variances = np.logspace(0, -2, 90)
+    precision = jnp.asarray((rotation / variances) @ rotation.T, jnp.float32)
+    sd = np.sqrt(np.diag((rotation * variances) @ rotation.T))
+    start = rng.standard_normal((100, 90)).astype(np.float32)
+    result = sf.fit(sf.Density(lambda x: -0.5 * x @ precision @ x), particles=start, key=key, progress=False)
+    error, low, high = moments(result.particles, np.zeros(90), sd)
+    assert error < 0.02
+    assert 0.94 < low < high < 1.06
+    assert abs(np.mean(np.std(result.particles, axis=0) / sd) - 1) < 0.02

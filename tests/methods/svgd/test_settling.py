@@ -71,6 +71,7 @@ def test_hardly_more_points_than_dimensions_are_not_thrown_about():
     points = RNG.standard_normal((42, 40))
     found = matched(points, moments(np.zeros(40), np.ones(40)), np.eye(40))
     assert np.max(np.linalg.norm(found - points, axis=1)) < np.max(np.linalg.norm(points, axis=1))
+    np.testing.assert_allclose(found.std(axis=0), 1.0, rtol=1e-9)
 
 
 def recalled(states, frame):
