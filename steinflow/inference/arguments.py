@@ -1,8 +1,12 @@
 """What the user said, checked before anything runs."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from jax.sharding import Mesh
+
+from steinflow.inference.checkpoints import Checkpoint
 from steinflow.methods.base import Method
 
 
@@ -60,3 +64,25 @@ def checked_stop(stop: Any) -> Any:
     if stop is None or (callable(stop) and not isinstance(stop, type)):
         return stop
     raise TypeError(f"stop is a function of the history so far, as sf.Converged(); got {stop!r}.")
+
+
+def checked_checkpoint(checkpoint: Any) -> Checkpoint | str | Path | None:
+    """Return where to save a run, or None.
+
+    Raises:
+        TypeError: if it is no folder.
+    """
+    if isinstance(checkpoint, Checkpoint | str | Path | None):
+        return checkpoint
+    raise TypeError(f"checkpoint is a folder, or sf.Checkpoint(folder, ...); got {checkpoint!r}.")
+
+
+def checked_mesh(mesh: Any) -> Mesh | None:
+    """Return the devices that share the work, or None.
+
+    Raises:
+        TypeError: if it is something else, such as a number of devices.
+    """
+    if isinstance(mesh, Mesh | None):
+        return mesh
+    raise TypeError(f"mesh is a jax.sharding.Mesh, as sf.mesh() makes it; got {mesh!r}.")

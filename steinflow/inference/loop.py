@@ -17,7 +17,14 @@ from steinflow.devices.arrays import as_array
 from steinflow.devices.compilation import make_room
 from steinflow.devices.keys import as_key, split_key
 from steinflow.inference.anchoring import Anchored, Anchoring
-from steinflow.inference.arguments import checked_count, checked_method, checked_record, checked_stop
+from steinflow.inference.arguments import (
+    checked_checkpoint,
+    checked_count,
+    checked_mesh,
+    checked_method,
+    checked_record,
+    checked_stop,
+)
 from steinflow.inference.checkpoints import Checkpoint, CheckpointFolder, Snapshot
 from steinflow.inference.compiled import Record, Run
 from steinflow.inference.defaults import default_limits, default_method, default_num_particles
@@ -104,6 +111,7 @@ def fit(
     """
     target = as_target(target)
     method, record, stop = checked_method(method), checked_record(record), checked_stop(stop)
+    checkpoint, mesh = checked_checkpoint(checkpoint), checked_mesh(mesh)
     if particles is not None and num_particles is not None:
         raise ValueError(
             "particles= are the starting points, and num_particles= is how many to draw from the prior: pass only one "

@@ -31,6 +31,15 @@ def test_a_stopping_rule_is_a_function(stop):
         checked_stop(stop)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "fix"),
+    [({"checkpoint": 3}, r"checkpoint is a folder"), ({"mesh": 2}, r"as sf\.mesh\(\) makes it; got 2")],
+)
+def test_folders_and_devices(wrong, fix):
+    with pytest.raises(TypeError, match=fix):
+        sf.fit(lambda x: -0.5 * x @ x, particles=np.zeros((3, 2), np.float32), progress=False, **wrong)
+
+
 def test_nothing_said():
     assert checked_count("num_steps", None) is None
     assert checked_method(None) is None
