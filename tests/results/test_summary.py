@@ -27,13 +27,7 @@ def test_table():
 def test_footer_of_a_result():
     particles = {"b": jnp.linspace(-1.0, 1.0, 30)}
     text = str(result_at(particles, lambda p: -0.5 * p["b"] ** 2).summary())
-    for words in [
-        "30 particles, 3 steps of SVGD; 90 gradients",
-        "KSD",
-        "1 is right",
-        "step limit: all 3 steps",
-        "verdict: ",
-    ]:
+    for words in ["30 particles, 3 steps of SVGD", "KSD", "1 is right", "step limit: all 3 steps", "verdict: "]:
         assert words in text
 
 
