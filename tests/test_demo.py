@@ -12,15 +12,16 @@ from PIL import Image
 DEMO = Path(__file__).parents[1] / "examples" / "demo.py"
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory):
-    """What the demo prints, and the folder it writes to."""
-    folder = tmp_path_factory.mktemp("demo")
+def test_the_demo(tmp_path):
+    """One test: workers that share the tests of a module would each run the demo."""
     # Compiled as for a user: it runs long enough for that to pay.
     environment = {**os.environ, "MPLBACKEND": "agg", "XLA_FLAGS": ""}
-    run = subprocess.run([sys.executable, DEMO], cwd=folder, env=environment, capture_output=True, text=True)
+    run = subprocess.run([sys.executable, DEMO], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
-    return run.stdout, run.stderr, folder / "demo-output"
+    mixture_is_right_in_mean_and_sd(run.stdout)
+    regression_predicts_and_has_the_right_spread(run.stdout)
+    the_bar_shows_progress(run.stderr)
+    figures_are_there(tmp_path / "demo-output")
 
 
 def number(pattern, text):
@@ -29,14 +30,12 @@ def number(pattern, text):
     return float(found[1])
 
 
-def test_mixture_is_right_in_mean_and_sd(demo):
-    text = demo[0]
+def mixture_is_right_in_mean_and_sd(text):
     assert number(r"mean +(\S+) +0\.667", text) == pytest.approx(2 / 3, abs=0.1)
     assert number(r"sd +(\S+) +2\.134", text) == pytest.approx(2.134, abs=0.1)
 
 
-def test_regression_predicts_and_has_the_right_spread(demo):
-    text = demo[0]
+def regression_predicts_and_has_the_right_spread(text):
     assert number(r"accuracy +(\S+)", text) >= 0.95
     assert number(r"log-likelihood +(\S+) per patient", text) >= -0.12
     spreads = re.findall(r"dispersion (\S+) \(", text)
@@ -44,13 +43,13 @@ def test_regression_predicts_and_has_the_right_spread(demo):
     assert all(0.9 <= float(spread) <= 1.1 for spread in spreads)
 
 
-def test_the_bar_shows_progress(demo):
-    assert "100%" in demo[1]
-    assert "ksd=" in demo[1]
+def the_bar_shows_progress(text):
+    assert "100%" in text
+    assert "ksd=" in text
 
 
-def test_figures(demo):
-    images = sorted(path.name for path in demo[2].iterdir())
+def figures_are_there(folder):
+    images = sorted(path.name for path in folder.iterdir())
     assert images == [
         "mixture-marginal.png",
         "mixture-motion.png",
@@ -61,5 +60,5 @@ def test_figures(demo):
         "regression-trace.png",
     ]
     for name in images:
-        with Image.open(demo[2] / name) as image:
+        with Image.open(folder / name) as image:
             assert min(image.size) >= 250
