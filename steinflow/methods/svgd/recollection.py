@@ -151,10 +151,10 @@ class Recollection:
     def best_moments(self) -> Moments:
         """The same, with the means of control functionals in the coordinates in which these are far more precise.
 
-        They take a moment, which means that are precise enough are spared, and scores: where there are no more
-        particles than dimensions, the pulls are none. Where the density ends at an edge, their identity does not hold.
-        Separated modes are weighed by their mass. And where the two means differ by more than chance, the scores are
-        not those of what the particles have seen.
+        They take a moment, and are not tried where all means are precise enough. They need scores: where there are no
+        more particles than dimensions, the pulls are none. Where the density ends at an edge, their identity does not
+        hold. Separated modes are weighed by their mass. And where the two means differ by more than chance, the scores
+        are not those of what the particles have seen.
         """
         found, (_, num_chains, dim) = self.moments(), self.states.shape
         wanted = np.max(found.mean_error) > _PRECISE  # not where nothing is finite
