@@ -20,10 +20,11 @@ import jax
 import jax.numpy as jnp
 
 from steinflow.methods.base import Draws, Method, Settled, Time
-from steinflow.methods.svgd.exploration import Exploration, Microcanonical, Walk
+from steinflow.methods.svgd.exploration import Exploration, Microcanonical
 from steinflow.methods.svgd.metrics import Euclidean
 from steinflow.methods.svgd.steps import DecayingAdam
 from steinflow.methods.svgd.trials import Trial, can_hold_out, fitted_rows
+from steinflow.methods.svgd.walk import Walk
 from steinflow.targets.anchors import rows_of
 from steinflow.targets.flat import FlatTarget
 from steinflow.typing import Array, Batch, Particles, PRNGKeyArray, Scores, Weights
@@ -146,7 +147,7 @@ class Ensemble(Method):
         ahead = jnp.where(first, x, scales * walk.ahead(self.exploration, x / scales, key=keys[0]))
         scores = scales * sight.scores(ahead, None if trial is None else trial.counts)
         moved, walk = walk.step(
-            self.exploration, x / scales, ahead / scales, scores, _NO_METRIC, warming=warming | first, keys=(*keys,)
+            self.exploration, x / scales, ahead / scales, scores, _NO_METRIC, warming=warming, keys=(*keys,)
         )
         particles = scales * moved if trial is None else jnp.where(trial.stay[:, None], state.arrived, scales * moved)
         return dataclasses.replace(state, particles=particles, walk=walk)

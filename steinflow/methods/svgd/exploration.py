@@ -15,9 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Bool
 
-from steinflow.devices.branches import either
 from steinflow.devices.normals import normal
-from steinflow.methods.svgd.metrics import Frame, Metric, frame_of
 from steinflow.typing import Array, Particles, PRNGKeyArray, Scalar, Scores
 
 _FEWEST_DIMENSIONS = 3  # in which a direction turns; where there are fewer, standard normal coordinates are added
@@ -25,8 +23,6 @@ _STIFFEST = 10.0  # times what is wanted: a particle counts for no more, lest a 
 _CURVED = 4.0  # times as much as for most: there, steps are shorter; a step that changes everywhere is biased by 2%
 _FLATTEST = 0.1  # curvature; 1 where the target is a Gaussian as wide as the cloud
 _STEPS = 1000  # of a run whose errors of energy are those that were measured to be small enough
-_FOLLOWING = 3  # the spread averages over about the last third of the steps so far: its start is soon forgotten
-_AGAIN = 10  # steps whose weight the spread keeps when many took the place of few: it is that of others, but has a rank
 
 
 class Exploration(eqx.Module):
@@ -218,92 +214,3 @@ def _joined(scores, added):
 
 def _unit(rows):
     return rows / jnp.linalg.norm(rows, axis=1, keepdims=True)
-
-
-class Walk(eqx.Module):
-    """Exploring particles: their scores, their spread on the way as the metric sees it, its frame, and the state."""
-
-    scores: Scores
-    spread: Array
-    frame: Frame
-    num_steps: Array
-    followed: Array  # steps that count for the spread
-    state: Any
-
-    @classmethod
-    def start(
-        cls, exploration: Exploration, particles: Particles, metric: Metric, *, num_steps: int, key: PRNGKeyArray
-    ) -> "Walk":
-        """Return a walk that has not begun: its first step stays where it is, and takes scores, spread and frame."""
-        unknown = jax.eval_shape(lambda x: _spread_and_frame(x, metric), particles)
-        spread, frame = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), unknown)
-        state = exploration.init(particles, num_steps=num_steps, key=key)
-        none = jnp.zeros((), particles.dtype)
-        return cls(jnp.zeros_like(particles), spread, frame, none, none, state)
-
-    @property
-    def memory_frame(self) -> Frame:
-        """The coordinates in which the way is remembered: those of the walk, in which nothing is correlated.
-
-        No more particles than dimensions cannot be uncorrelated in them. Their marginals are those of the parameters.
-        """
-        num_particles, dim = self.scores.shape
-        diagonal = num_particles <= dim and self.spread.ndim == 2
-        return frame_of(self.frame.center, jnp.diag(self.spread)) if diagonal else self.frame
-
-    def pulls(self) -> Array:
-        """Return M s, M being the spread, in the coordinates of the memory: minus the particles, on a Gaussian."""
-        frame, scores = self.memory_frame, self.frame.scores(self.scores)
-        return scores if frame is self.frame else frame.inverse * self.frame.moves(scores)
-
-    def durations(self, exploration: Exploration) -> Array:
-        """Return how long every particle stays where it is, up to a factor."""
-        return jnp.broadcast_to(exploration.durations(self.state), len(self.scores)).astype(self.scores.dtype)
-
-    def at(self, indices: Array, *, anew: Array) -> "Walk":
-        """Return the walk with every particle at the position of another, or its own; each keeps its direction.
-
-        Args:
-            indices: whose position each takes.
-            anew: whether the spread was that of particles which are gone.
-        """
-        followed = jnp.where(anew, jnp.minimum(self.followed, _AGAIN), self.followed)
-        return dataclasses.replace(self, scores=self.scores[indices], followed=followed)
-
-    def ahead(self, exploration: Exploration, particles: Particles, *, key: PRNGKeyArray) -> Particles:
-        """Return where the particles want to go."""
-        moves = exploration.moves(self.frame.scores(self.scores), self.state, key=key)
-        return particles + self.frame.moves(moves)
-
-    def step(
-        self,
-        exploration: Exploration,
-        particles: Particles,
-        ahead: Particles,
-        scores: Scores,
-        metric: Metric,
-        *,
-        warming: Array,
-        keys: tuple[PRNGKeyArray, PRNGKeyArray],
-    ) -> tuple[Particles, "Walk"]:
-        """Return the particles after their moves, and the walk; in the warm-up spread and frame follow them."""
-        made = jnp.all(jnp.isfinite(ahead) & jnp.isfinite(scores), axis=1, keepdims=True)
-        before, there = self.frame.scores(self.scores), self.frame.scores(scores)
-        moves = exploration.moves(before, self.state, key=keys[0])
-        state = exploration.step(moves, before, there, made, self.state, warming=warming, key=keys[1])
-        moved = jnp.where(made, ahead, particles)
-
-        def followed():
-            newest = _FOLLOWING / (self.followed + _FOLLOWING)
-            spread = (1 - newest) * self.spread + newest * metric.spread(moved)
-            center = (1 - newest) * self.frame.center + newest * jnp.mean(moved, axis=0)
-            return spread, frame_of(center, spread)
-
-        spread, frame = either(warming, followed, lambda: (self.spread, self.frame))
-        counts = self.num_steps + 1, self.followed + 1
-        return moved, Walk(jnp.where(made, scores, self.scores), spread, frame, *counts, state)
-
-
-def _spread_and_frame(particles, metric):
-    spread = metric.spread(particles)
-    return spread, frame_of(jnp.mean(particles, axis=0), spread)

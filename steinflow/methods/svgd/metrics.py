@@ -16,7 +16,7 @@ from steinflow.typing import Array, Particles, Scores
 
 
 class Frame(eqx.Module):
-    """The affine coordinates u = L^-1 (x - c); L is a lower-triangular matrix, a vector (its diagonal), or 1."""
+    """The affine coordinates u = L^-1 (x - c); L is a matrix, a vector (its diagonal), or 1."""
 
     center: Array
     factor: Array
@@ -40,8 +40,8 @@ class Metric(eqx.Module):
     """A rule for the frame. To add one, say how spread and frame follow from the particles."""
 
     @abc.abstractmethod
-    def spread(self, particles: Particles) -> Array:
-        """Return what the metric sees of the covariance: a matrix, a vector of variances, or 1."""
+    def spread(self, rows: Array) -> Array:
+        """Return what the metric sees of a covariance: a matrix, a vector of variances, or 1."""
 
     @abc.abstractmethod
     def frame(self, particles: Particles) -> Frame:
@@ -51,8 +51,8 @@ class Metric(eqx.Module):
 class Euclidean(Metric):
     """The coordinates as they are: the paper's choice."""
 
-    def spread(self, particles):
-        return jnp.ones((), particles.dtype)
+    def spread(self, rows):
+        return jnp.ones((), rows.dtype)
 
     def frame(self, particles):
         one = jnp.ones((), particles.dtype)
@@ -73,12 +73,18 @@ class Cloud(Metric):
 
     max_dim: int = 512
 
-    def spread(self, particles):
-        num_particles, dim = particles.shape
-        _, deviations = mean_and_shape(particles)
-        variances = _variances(deviations)
-        if dim == 1 or dim > self.max_dim:
-            return variances
+    def spread(self, rows):
+        _, deviations = mean_and_shape(rows)
+        if self._sees_variances_only(rows):
+            return jnp.mean(deviations**2, axis=0)
+        return deviations.T @ deviations / len(rows)
+
+    def frame(self, particles):
+        (num_particles, dim), (center, deviations) = particles.shape, mean_and_shape(particles)
+        variances = jnp.mean(deviations**2, axis=0)
+        variances = jnp.where(variances > 0, variances, 1.0)
+        if num_particles < dim or self._sees_variances_only(particles):
+            return frame_of(center, variances)
         sds = jnp.sqrt(variances)
         standardized = deviations / sds
         correlations = standardized.T @ standardized / num_particles
@@ -86,13 +92,10 @@ class Cloud(Metric):
         floor = 10 * dim * jnp.finfo(particles.dtype).eps
         shrinkage = min(max((dim / (10 * num_particles)) ** 2, floor), 1.0)
         shrunk = (1 - shrinkage) * correlations + shrinkage * jnp.eye(dim, dtype=particles.dtype)
-        return sds[:, None] * shrunk * sds
+        return frame_of(center, sds[:, None] * shrunk * sds)
 
-    def frame(self, particles):
-        center, deviations = mean_and_shape(particles)
-        # The covariance of one cloud of few particles is singular.
-        few = len(particles) < len(center)
-        return frame_of(center, _variances(deviations) if few else self.spread(particles))
+    def _sees_variances_only(self, rows):
+        return rows.shape[1] == 1 or rows.shape[1] > self.max_dim
 
 
 def frame_of(center: Array, spread: Array) -> Frame:
@@ -102,9 +105,3 @@ def frame_of(center: Array, spread: Array) -> Frame:
     sds = jnp.sqrt(jnp.diag(spread))  # scales, however far apart, are taken out first
     factor = jnp.linalg.cholesky(spread / sds[:, None] / sds)
     return Frame(center, sds[:, None] * factor, triangular.inverse(factor) / sds)
-
-
-def _variances(deviations):
-    """Return the variance of every coordinate, 1 where there is none."""
-    variances = jnp.mean(deviations**2, axis=0)
-    return jnp.where(variances > 0, variances, 1.0)

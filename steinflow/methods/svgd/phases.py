@@ -20,10 +20,11 @@ import jax.numpy as jnp
 
 from steinflow.methods.base import Time
 from steinflow.methods.svgd.arrival import Footing
-from steinflow.methods.svgd.exploration import Exploration, Walk
+from steinflow.methods.svgd.exploration import Exploration
 from steinflow.methods.svgd.memory import Trajectory
 from steinflow.methods.svgd.metrics import Metric
 from steinflow.methods.svgd.scouts import NUM_STEPS, Scouts
+from steinflow.methods.svgd.walk import Walk
 from steinflow.targets.flat import FlatTarget
 from steinflow.typing import Array, Particles, PRNGKeyArray, Scalar
 

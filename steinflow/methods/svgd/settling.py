@@ -47,6 +47,7 @@ _FEW_STATES = 1000  # that find support points of many runs, with an energy dist
 _STRETCH = 4.0  # at most, in any direction: nearly as many dimensions as particles leave some with next to no spread
 _SLOPES = 20_000_000  # at most: those of every user's parameter, in every coordinate, at every particle
 _NEWTON_STEPS = 5
+_BEYOND = 0.1  # of the range of states: how far beyond it particles may settle where nothing says that there is an edge
 _PER_FEATURE = 4  # states, at least: a regression on nearly as many features as there are states is mostly chance
 _HEAVIEST = 30.0  # kurtosis: with more, thousands of states do not know the sd, which may be infinite
 
@@ -134,9 +135,15 @@ def calibrated(states: np.ndarray, frame: Any, moments: Moments, correlations: n
 
 
 def _placed(particles, recalled, points):
-    """Return points of the walk's coordinates as particles, none further out than anybody has been."""
+    """Return points of the walk's coordinates as particles, none much further out than anybody has been.
+
+    Where the density ends at an edge, none at all. Elsewhere a tenth of the range: to match the moments the outermost
+    particles of many dimensions go a little beyond.
+    """
     frame, axes = recalled.frame, (0, 1)
-    found = np.clip(frame.center + frame.moves(points), recalled.states.min(axes), recalled.states.max(axes))
+    low, high = recalled.states.min(axes), recalled.states.max(axes)
+    beyond = 0.0 if recalled.blocked > 0 else _BEYOND * (high - low)
+    found = np.clip(frame.center + frame.moves(points), low - beyond, high + beyond)
     # Where nothing moved, or everything overflowed, there is nothing to represent.
     return np.where(np.all(np.isfinite(found)), found, particles)
 

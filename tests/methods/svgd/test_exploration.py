@@ -2,10 +2,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from walks import walked
 
 import steinflow as sf
-from steinflow.methods.svgd.exploration import Microcanonical, Walk, _turned, _unit
+from steinflow.methods.svgd.exploration import Microcanonical, _turned, _unit
 from steinflow.methods.svgd.metrics import Cloud
+from steinflow.methods.svgd.walk import Walk
 
 EFFECTS = jnp.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
 ERRORS = jnp.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
@@ -17,25 +19,6 @@ def eight_schools(x):
     residuals = (EFFECTS - mean - jnp.exp(log_tau) * schools) / ERRORS
     prior = -0.5 * (mean / 5) ** 2 - jnp.log1p(jnp.exp(2 * log_tau) / 25) + log_tau - 0.5 * jnp.sum(schools**2)
     return prior - 0.5 * jnp.sum(residuals**2)
-
-
-def walked(score, particles, num_steps, *, warming=False, seed=0, exploration=None):
-    """Particles after a walk in the spread of the cloud, and the walk."""
-    exploration = Microcanonical() if exploration is None else exploration
-
-    def step(k, carry):
-        x, walk = carry
-        keys = jax.random.split(jax.random.fold_in(jax.random.key(seed + 1), k))
-        ahead = jnp.where(k == 0, x, walk.ahead(exploration, x, key=keys[0]))
-        warm = warming | (k == 0)
-        return walk.step(exploration, x, ahead, score(ahead), Cloud(), warming=warm, keys=(keys[0], keys[1]))
-
-    @jax.jit
-    def walk_from(x):
-        walk = Walk.start(exploration, x, Cloud(), num_steps=1000, key=jax.random.key(seed))
-        return jax.lax.fori_loop(0, num_steps, step, (x, walk))
-
-    return walk_from(particles)
 
 
 @pytest.mark.slow
@@ -127,16 +110,6 @@ def test_what_a_particle_sees_counts_as_long_as_it_stays():
     truth = 2 / 3 * np.mean(inside(draws)) + 1 / 3 * np.mean(inside(draws / 6))
     assert abs(np.mean(by_time[200:]) / truth - 1) < 0.04
     assert np.mean(shares[200:]) > 1.1 * truth  # steps alone see it more often than it is there
-
-
-def test_the_warm_up_finds_the_spread():
-    """A cloud ten times too wide, with fewer particles than dimensions."""
-    sds = jnp.logspace(-1, 1, 30)
-    start = 10 * sds * jax.random.normal(jax.random.key(0), (20, 30))
-    _, walk = walked(lambda x: -x / sds**2, start, 300, warming=True)
-    ratios = np.sqrt(np.diag(walk.spread)) / sds
-    np.testing.assert_allclose(np.mean(ratios), 1.0, rtol=0.15)
-    assert np.all((ratios > 0.6) & (ratios < 1.6))
 
 
 @pytest.mark.slow
