@@ -16,12 +16,13 @@ def walked(score, particles, num_steps, *, warming=False, seed=0, exploration=No
         x, walk = carry
         keys = jax.random.split(jax.random.fold_in(jax.random.key(seed + 1), k))
         ahead = jnp.where(k == 0, x, walk.ahead(exploration, x, key=keys[0]))
-        warm = warming | (k == 0)
-        return walk.step(exploration, x, ahead, score(ahead), Cloud(), warming=warm, keys=(keys[0], keys[1]))
+        return walk.step(
+            exploration, x, ahead, score(ahead), Cloud(), warming=jnp.asarray(warming), keys=(keys[0], keys[1])
+        )
 
     @jax.jit
     def walk_from(x):
-        walk = Walk.start(exploration, x, Cloud(), num_steps=1000, key=jax.random.key(seed))
+        walk = Walk.start(exploration, x, Cloud(), num_steps=1000, key=jax.random.key(seed)).begun(Cloud().frame(x))
         return jax.lax.fori_loop(0, num_steps, step, (x, walk))
 
     return walk_from(particles)

@@ -82,6 +82,7 @@ class Ensemble(Method):
 
     def init(self, target, particles, *, num_steps, key):
         walk = Walk.start(self.exploration, particles, _NO_METRIC, num_steps=_SHORT, key=key)
+        walk = walk.begun(_NO_METRIC.frame(particles))
         most = min(_MOST_KEPT // len(particles), _MOST_NUMBERS // particles.size)
         num_keeping = num_steps * (100 - _WARM) // 100
         kept = jnp.zeros((max(1, min(most, num_keeping)), *particles.shape), particles.dtype)

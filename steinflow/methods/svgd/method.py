@@ -172,7 +172,7 @@ class SVGD(Method):
             arrived = phase.ends_arrival(flowed.arrived & ~target.is_tempered, heat)
             missed = arrived & scouts.missed(here, footing.log_densities, flowed.frame)
             particles = scouts.followed(flowed.particles, missed)
-            return Moved(particles, flowed.step_rule, scouts, footing, walk, arrived, heat)
+            return Moved(particles, flowed.step_rule, scouts, footing, walk.begun(flowed.frame), arrived, heat)
 
         def explore():
             here = jnp.where(phase.moving, x, footing.particles)  # nobody moves in the first step

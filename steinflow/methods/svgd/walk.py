@@ -21,8 +21,8 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.lax.linalg import triangular_solve
 
-from steinflow.devices import triangular
 from steinflow.devices.branches import either
 from steinflow.methods.svgd.arrival import shortened
 from steinflow.methods.svgd.exploration import Exploration
@@ -59,7 +59,7 @@ class Walk(eqx.Module):
     def start(
         cls, exploration: Exploration, particles: Particles, metric: Metric, *, num_steps: int, key: PRNGKeyArray
     ) -> "Walk":
-        """Return a walk that has not begun: its first step stays where it is, and takes scores and coordinates."""
+        """Return a walk without coordinates, in which it has to begin; its first step stays where it is."""
         spread = jnp.zeros_like(metric.spread(particles))
         factor = jnp.zeros_like(spread)
         frame = Frame(jnp.zeros_like(particles[0]), factor, factor)
@@ -120,15 +120,12 @@ class Walk(eqx.Module):
         moved, scores = jnp.where(made, ahead, particles), jnp.where(made, scores, self.scores)
         walk = dataclasses.replace(self, scores=scores, num_steps=self.num_steps + 1, state=state)
 
-        def following():
-            return either(self.num_steps > 0, lambda: walk.following(moved, metric), lambda: walk.begun(moved, metric))
+        return moved, either(warming, lambda: walk.following(moved, metric), lambda: walk)
 
-        return moved, either(warming | (self.num_steps == 0), following, lambda: walk)
-
-    def begun(self, particles: Particles, metric: Metric) -> "Walk":
-        """Return the walk in the coordinates of the cloud, which count for as many states as there are dimensions."""
-        frame, (num_particles, dim) = metric.frame(particles), particles.shape
-        one = jnp.eye(dim, dtype=particles.dtype) if self.spread.ndim == 2 else jnp.ones_like(self.spread)
+    def begun(self, frame: Frame) -> "Walk":
+        """Return a walk that begins in these coordinates, which count for as many states as there are dimensions."""
+        num_particles, dim = self.scores.shape
+        one = jnp.eye(dim, dtype=self.scores.dtype) if self.spread.ndim == 2 else jnp.ones_like(self.spread)
         factor, inverse = (
             jnp.diag(part) if part.ndim < self.spread.ndim else part for part in (frame.factor, frame.inverse)
         )
@@ -171,7 +168,7 @@ def suited(frame: Frame, spread: Array, steepness: Array) -> tuple[Array, Array,
         turn, upper = jnp.linalg.qr((frame.factor @ root @ (axes * values**-0.25)).T)
         signs = jnp.sign(jnp.diag(upper))
         turn, factor = turn * signs, upper.T * signs
-        inverse = (turn.T * values**0.25) @ axes.T @ triangular.inverse(root) @ frame.inverse
+        inverse = (turn.T * values**0.25) @ axes.T @ triangular_solve(root, frame.inverse, left_side=True, lower=True)
         alike, variance = (turn.T * jnp.sqrt(values)) @ turn, jnp.mean(jnp.sqrt(values))
     scale = jnp.sqrt(variance)
     found = Frame(frame.center, factor * scale, inverse / scale)

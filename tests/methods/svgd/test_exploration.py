@@ -95,13 +95,14 @@ def test_what_a_particle_sees_counts_as_long_as_it_stays():
     points = jax.random.normal(jax.random.key(0), (2000, 3))
     points = jnp.where(jnp.arange(2000)[:, None] % 3 == 0, points / 6, points)  # its mass is a third
     walk = Walk.start(exploration, points, Cloud(), num_steps=1000, key=jax.random.key(1))
+    walk = walk.begun(Cloud().frame(points))
 
     def step(carry, k):
         x, walk = carry
         keys = jax.random.split(jax.random.fold_in(jax.random.key(2), k))
         ahead = jnp.where(k == 0, x, walk.ahead(exploration, x, key=keys[0]))
-        warming = k == 0
-        x, walk = walk.step(exploration, x, ahead, score(ahead), Cloud(), warming=warming, keys=(keys[0], keys[1]))
+        warming, both = jnp.asarray(False), (keys[0], keys[1])
+        x, walk = walk.step(exploration, x, ahead, score(ahead), Cloud(), warming=warming, keys=both)
         time = walk.durations(exploration)
         return (x, walk), (jnp.mean(inside(x)), jnp.sum(time * inside(x)) / jnp.sum(time))
 
