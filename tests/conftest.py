@@ -1,7 +1,7 @@
 import contextlib
+import datetime
 import gc
 import os
-import warnings
 import zlib
 from importlib.metadata import version
 from pathlib import Path
@@ -44,10 +44,22 @@ def forget_compiled_code():
 
 
 def pytest_configure(config):
-    """ArviZ 0.23 notes in a file, once a day, that it has warned; two workers that do so at once fail."""
+    """ArviZ 0.23 notes in a file, once a day, that it has warned, and two workers that do so at once fail.
+
+    So it is noted before they start, without ArviZ, which takes ten seconds to import.
+    """
     if getattr(config.option, "numprocesses", None):
-        with contextlib.suppress(ImportError), warnings.catch_warnings(action="ignore"):
-            import arviz  # noqa: F401
+        with contextlib.suppress(ImportError):
+            from platformdirs import user_cache_dir
+
+            folder = Path(user_cache_dir("arviz", "arviz"))
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "daily_warning").write_text(datetime.date.today().isoformat())
+
+
+def pytest_collection_modifyitems(items):
+    """The longest come first: at the end all workers would wait for the one that has them."""
+    items.sort(key=lambda item: item.path.name not in ("test_demo.py", "test_docs.py"))
 
 
 def pytest_runtest_call(item):

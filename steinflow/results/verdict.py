@@ -40,6 +40,7 @@ _FEW = 20  # particles that say little about spread
 _DISPERSION_DOUBTFUL, _DISPERSION_BAD = 1.25, 2.0  # or their inverses, in any coordinate
 _OUTWARDS = -0.1  # a dispersion below is more than the noise of one near zero
 _MEAN_DOUBTFUL, _MEAN_BAD = 0.1, 0.5  # in sds
+_FINEST = 0.02  # sds, nobody is said to be closer: chains do not see what the length of steps does to all of them
 _NOISE_BAD = 1.0  # error of the mean by minibatches, in sds
 _DRAWS = 100  # what a good answer is worth, or as many draws as there are particles
 _DRAWS_DOUBTFUL, _DRAWS_BAD = 2.0, 10.0  # that many times fewer
@@ -199,7 +200,7 @@ def judge(
     metrics |= {"dispersion_min": float(dispersion.min()), "dispersion_max": float(dispersion.max())}
     good = f"dispersion {dispersion.min():.2f} to {dispersion.max():.2f}"
     if clear:
-        good += f", the mean within about {max(error, batch_noise or 0.0, 0.01):.2f} sds"
+        good += f", the mean within about {max(error, batch_noise or 0.0, _FINEST):.2f} sds"
     if batch_noise is None:
         good += f", KSD like that of {draws:.0f} independent draws"
     if size <= dim:

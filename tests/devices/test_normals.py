@@ -8,7 +8,9 @@ import pytest
 from steinflow.devices.normals import _words, normal, uniform
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (7,), (100, 56), (3, 4, 5)])
+@pytest.mark.parametrize(
+    "shape", [(), (7,), (3, 4, 5), *(pytest.param(shape, marks=pytest.mark.slow) for shape in ((1,), (100, 56)))]
+)
 def test_they_are_those_of_jax(shape):
     for seed in range(3):
         key = jax.random.fold_in(jax.random.key(seed), 7)

@@ -5,7 +5,7 @@ import pytest
 from steinflow.devices import triangular
 
 
-@pytest.mark.parametrize("size", [1, 2, 32, 33, 70])
+@pytest.mark.parametrize("size", [1, 2, 32, 33, pytest.param(70, marks=pytest.mark.slow)])
 def test_it_is_the_inverse(size, x64):
     rng = np.random.default_rng(0)
     lower = np.tril(rng.standard_normal((size, size)), -1) / size + np.diag(1 + rng.random(size))

@@ -20,7 +20,10 @@ KERNELS = {
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
-@pytest.mark.parametrize(("n", "name"), [(4, "RBF"), (9, "RBF"), (8, "sum with a function"), (9, "default")])
+@pytest.mark.parametrize(
+    ("n", "name"),
+    [(4, "RBF"), (9, "RBF"), pytest.param(8, "sum with a function", marks=pytest.mark.slow), (9, "default")],
+)
 def test_blocks_change_nothing(n, name, monkeypatch, x64):
     x, s = naive.cloud(n, 3, jnp.float64)
     kernel = KERNELS[name]

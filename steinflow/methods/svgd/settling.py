@@ -47,6 +47,7 @@ _FEW_STATES = 1000  # that find support points of many runs, with an energy dist
 _STRETCH = 4.0  # at most, in any direction: nearly as many dimensions as particles leave some with next to no spread
 _SLOPES = 20_000_000  # at most: those of every user's parameter, in every coordinate, at every particle
 _NEWTON_STEPS = 5
+_AS_WIDE = 0.002  # of an sd: closer needs no mending
 _BEYOND = 0.1  # of the range of states: how far beyond it particles may settle where nothing says that there is an edge
 _PER_FEATURE = 4  # states, at least: a regression on nearly as many features as there are states is mostly chance
 _HEAVIEST = 30.0  # kurtosis: with more, thousands of states do not know the sd, which may be infinite
@@ -227,15 +228,47 @@ def as_seen(target: FlatTarget, recalled: Recollection, points: np.ndarray, draf
     frame, dtype, parts = recalled.frame, recalled.states.dtype, split(target)
     places = as_array(frame.center + frame.moves(draft.seen), dtype)
     seen = np.asarray(_seen(*parts, places), float)
-    if np.array_equal(seen, places) or points.size * seen.shape[1] > _SLOPES:
+    if np.array_equal(seen, places):
+        return as_wide(points, draft, frame)
+    if points.size * seen.shape[1] > _SLOPES:
         return points
     mean, sd, known = _seen_moments(seen, draft.weights, np)
-    mean, sd = np.append(draft.moments.mean, mean[known]), np.append(draft.moments.sd, sd[known])
-    own = np.broadcast_to(np.eye(points.shape[1]), (len(points), *2 * points.shape[1:]))
-    for _ in range(_NEWTON_STEPS):
+
+    def values_and_slopes(points):
         values, slopes = _seen_and_slopes(*parts, as_array(frame.center + frame.moves(points), dtype))
-        slopes = frame.scores(np.asarray(slopes, float)[:, known])
-        values = (np.append(points, np.asarray(values, float)[:, known], axis=1) - mean) / sd
+        return np.asarray(values, float)[:, known], frame.scores(np.asarray(slopes, float)[:, known])
+
+    return _with_moments_of(values_and_slopes, mean[known], sd[known], points, draft.moments, _NEWTON_STEPS)
+
+
+def as_wide(points: np.ndarray, draft: Draft, frame: Any) -> np.ndarray:
+    """Return the points, moved by as little as gives every parameter its sd.
+
+    Hardly more particles than dimensions have next to no spread in some directions, which are stretched only so far:
+    their covariance is not the wanted one, and a parameter is a sum over all coordinates.
+    """
+    if draft.correlations is None or frame.factor.ndim < 2 or points.size * points.shape[1] > _SLOPES:
+        return points
+    sd = np.linalg.norm(frame.moves(_roots(_covariance(draft.moments, draft.correlations))[0]), axis=0)
+    slopes = np.broadcast_to(frame.factor, (len(points), *frame.factor.shape))
+
+    def values_and_slopes(points):
+        return frame.moves(points - draft.moments.mean), slopes
+
+    for _ in range(_NEWTON_STEPS):
+        if np.max(np.abs(np.std(values_and_slopes(points)[0], axis=0) / sd - 1)) < _AS_WIDE:
+            break
+        points = _with_moments_of(values_and_slopes, np.zeros_like(sd), sd, points, draft.moments, 1)
+    return points
+
+
+def _with_moments_of(values_and_slopes, mean, sd, points, moments, num_steps):
+    """Return the points after some Gauss-Newton steps to this mean and sd of the values, and to their own moments."""
+    mean, sd = np.append(moments.mean, mean), np.append(moments.sd, sd)
+    own = np.broadcast_to(np.eye(points.shape[1]), (len(points), *2 * points.shape[1:]))
+    for _ in range(num_steps):
+        values, slopes = values_and_slopes(points)
+        values = (np.append(points, values, axis=1) - mean) / sd
         points = points - _shortest(values, np.append(own, slopes, axis=1) / sd[:, None], np)
     return points
 

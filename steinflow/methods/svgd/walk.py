@@ -118,6 +118,8 @@ class Walk(eqx.Module):
         moves = exploration.moves(before, self.state, key=keys[0])
         state = exploration.step(moves, before, there, made, self.state, warming=warming, key=keys[1])
         moved, scores = jnp.where(made, ahead, particles), jnp.where(made, scores, self.scores)
+        # The first step is none: it takes the scores to begin with.
+        state = jax.tree.map(lambda new, old: jnp.where(self.num_steps > 0, new, old), state, self.state)
         walk = dataclasses.replace(self, scores=scores, num_steps=self.num_steps + 1, state=state)
 
         return moved, either(warming, lambda: walk.following(moved, metric), lambda: walk)

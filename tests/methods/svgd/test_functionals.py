@@ -1,6 +1,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import steinflow as sf
 from steinflow.methods.svgd import functionals
@@ -36,6 +37,7 @@ def test_weights_of_modes_follow_from_the_density_between_them():
     assert error < 0.02
 
 
+@pytest.mark.slow
 def test_the_error_is_what_it_says():
     """Of second moments of heavy tails, of which it explains little, and of means, of which it explains much."""
 

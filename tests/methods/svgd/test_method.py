@@ -140,13 +140,17 @@ def test_gaussians_of_any_scale_and_condition(dim, condition, scale, distance, s
     assert high < 1.05
 
 
-def test_fewer_particles_than_dimensions():
-    target, mean, sd = rotated(40, 1e2)
-    start = np.random.default_rng(1).standard_normal((20, 40)).astype(np.float32)
-    error, low, high = moments(sf.fit(target, particles=start, progress=False).particles, mean, sd)
-    assert error < 0.05
-    assert low > 0.93
-    assert high < 1.07
+@pytest.mark.parametrize(("num_particles", "dim"), [(20, 40), (50, 45)])
+def test_gaussians_are_exact_with_few_particles(num_particles, dim):
+    """Fewer than dimensions, or hardly more: some directions of the cloud have no spread, or next to none."""
+    target, mean, sd = rotated(dim, 1e2)
+    for key in range(3):
+        start = np.random.default_rng(key).standard_normal((num_particles, dim)).astype(np.float32)
+        result = sf.fit(target, particles=start, key=key, progress=False)
+        error, low, high = moments(result.particles, mean, sd)
+        assert result.verdict.level == "good"
+        assert error < 0.005
+        assert 0.99 < low < high < 1.01
 
 
 @pytest.mark.slow
@@ -187,19 +191,3 @@ def test_affine_equivariance():
         scaled = sf.fit(lambda y: log_density(inverse @ y), particles=start @ units.T, num_steps=100, progress=False)
         # Up to the shrinkage of the correlations, which is (d / 10n)^2 = 4e-5 here.
         np.testing.assert_allclose(np.asarray(scaled.particles) @ inverse.T, plain.particles, atol=0.02)
-
-
-@pytest.mark.parametrize("key", [0, 1])
-def test_sds_where_there_are_nearly_as_many_dimensions_as_particles(key):
-    """90 for 100: some directions of the cloud have next to no spread, and it is not to be missed."""
-    rng = np.random.default_rng(key)
-    rotation = np.linalg.qr(rng.standard_normal((90, 90)))[0]
-    variances = np.logspace(0, -2, 90)
-    precision = jnp.asarray((rotation / variances) @ rotation.T, jnp.float32)
-    sd = np.sqrt(np.diag((rotation * variances) @ rotation.T))
-    start = rng.standard_normal((100, 90)).astype(np.float32)
-    result = sf.fit(sf.Density(lambda x: -0.5 * x @ precision @ x), particles=start, key=key, progress=False)
-    error, low, high = moments(result.particles, np.zeros(90), sd)
-    assert error < 0.02
-    assert 0.94 < low < high < 1.06
-    assert abs(np.mean(np.std(result.particles, axis=0) / sd) - 1) < 0.02

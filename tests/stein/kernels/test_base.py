@@ -87,7 +87,7 @@ def check_definitions(kernel, n, d, dtype):
 
 
 # In the gate, the user's profile is in the sum of sums, and what is centred in the default.
-LONG = ("a user's profile", "centred", "centred function", "centred twice, in a sum")
+LONG = ("a user's profile", "centred", "centred function", "centred twice, in a sum", "sum of sums")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_direction_and_stein_matrix_are_their_definitions(name, dtype):
 @pytest.mark.parametrize(
     ("name", "n", "d"),
     [
-        ("Linear full", 1, 2),
+        pytest.param("Linear full", 1, 2, marks=pytest.mark.slow),
         ("Linear full", 2, 1),
         pytest.param("Linear full", 3, 5, marks=pytest.mark.slow),
         ("default", 1, 2),
