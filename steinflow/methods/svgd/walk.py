@@ -125,13 +125,17 @@ class Walk(eqx.Module):
         return moved, either(warming, lambda: walk.following(moved, metric), lambda: walk)
 
     def begun(self, frame: Frame) -> "Walk":
-        """Return a walk that begins in these coordinates, which count for as many states as there are dimensions."""
+        """Return a walk that begins in these coordinates, which count for as many states as give its spread full rank.
+
+        That is one for every dimension, or one where it consists of variances.
+        """
         num_particles, dim = self.scores.shape
+        num_states = dim if self.spread.ndim == 2 else 1
         one = jnp.eye(dim, dtype=self.scores.dtype) if self.spread.ndim == 2 else jnp.ones_like(self.spread)
         factor, inverse = (
             jnp.diag(part) if part.ndim < self.spread.ndim else part for part in (frame.factor, frame.inverse)
         )
-        frame, followed = Frame(frame.center, factor, inverse), jnp.full_like(self.followed, dim / num_particles)
+        frame, followed = Frame(frame.center, factor, inverse), jnp.full_like(self.followed, num_states / num_particles)
         return dataclasses.replace(self, spread=one, steepness=one, frame=frame, followed=followed)
 
     def following(self, particles: Particles, metric: Metric) -> "Walk":
@@ -161,9 +165,10 @@ def suited(frame: Frame, spread: Array, steepness: Array) -> tuple[Array, Array,
     keep the scale of the cloud. The coordinates are turned so that their factor is lower-triangular: where parameters
     are hardly correlated each is nearly a coordinate of its own, and its sd is not left to those of the others.
     """
-    if spread.ndim < 2:
-        scale, alike = (spread / steepness) ** 0.25, jnp.sqrt(spread * steepness)
-        factor, inverse, variance = frame.factor * scale, frame.inverse / scale, jnp.mean(alike)
+    if spread.ndim < 2:  # variances alone: those of scores, in coordinates that are correlated, say little
+        scale = jnp.sqrt(spread)
+        found = Frame(frame.center, frame.factor * scale, frame.inverse / scale)
+        new = jnp.ones_like(spread), steepness * spread, found
     else:
         root = jnp.linalg.cholesky(spread)
         values, axes = jnp.linalg.eigh(root.T @ steepness @ root)
@@ -172,8 +177,8 @@ def suited(frame: Frame, spread: Array, steepness: Array) -> tuple[Array, Array,
         turn, factor = turn * signs, upper.T * signs
         inverse = (turn.T * values**0.25) @ axes.T @ triangular_solve(root, frame.inverse, left_side=True, lower=True)
         alike, variance = (turn.T * jnp.sqrt(values)) @ turn, jnp.mean(jnp.sqrt(values))
-    scale = jnp.sqrt(variance)
-    found = Frame(frame.center, factor * scale, inverse / scale)
-    new, old = (alike / variance, alike * variance, found), (spread, steepness, frame)
+        scale = jnp.sqrt(variance)
+        found = Frame(frame.center, factor * scale, inverse / scale)
+        new = alike / variance, alike * variance, found
     known = jnp.all(jnp.isfinite(found.factor) & jnp.isfinite(found.inverse))
-    return jax.tree.map(lambda new, old: jnp.where(known, new, old), new, old)
+    return jax.tree.map(lambda new, old: jnp.where(known, new, old), new, (spread, steepness, frame))
