@@ -150,10 +150,13 @@ class Walk(eqx.Module):
         steepness = average(self.steepness, metric.spread(shortened(self.frame.scores(self.scores))))
         center = average(self.frame.center, jnp.mean(particles, axis=0))
         frame, followed = Frame(center, self.frame.factor, self.frame.inverse), self.followed + 1
-        stage, last_stage = (jnp.floor(jnp.log(each) / math.log(_LATER)) for each in (followed, self.followed))
-        spread, steepness, frame = either(
-            stage > last_stage, lambda: suited(frame, spread, steepness), lambda: (spread, steepness, frame)
-        )
+        if spread.ndim < 2:
+            spread, steepness, frame = suited(frame, spread, steepness)
+        else:
+            stage, last_stage = (jnp.floor(jnp.log(each) / math.log(_LATER)) for each in (followed, self.followed))
+            spread, steepness, frame = either(
+                stage > last_stage, lambda: suited(frame, spread, steepness), lambda: (spread, steepness, frame)
+            )
         return dataclasses.replace(self, spread=spread, steepness=steepness, frame=frame, followed=followed)
 
 
