@@ -3,8 +3,8 @@
 import jax
 import jax.numpy as jnp
 
+from steinflow.methods.svgd.frames import frame_of
 from steinflow.methods.svgd.memory import Trajectory
-from steinflow.methods.svgd.metrics import frame_of
 
 NUM, DIM, STEPS = 50, 3, 40
 TRUE = jnp.array([True])[0]

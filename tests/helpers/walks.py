@@ -16,9 +16,7 @@ def walked(score, particles, num_steps, *, warming=False, seed=0, exploration=No
         x, walk = carry
         keys = jax.random.split(jax.random.fold_in(jax.random.key(seed + 1), k))
         ahead = jnp.where(k == 0, x, walk.ahead(exploration, x, key=keys[0]))
-        return walk.step(
-            exploration, x, ahead, score(ahead), Cloud(), warming=jnp.asarray(warming), keys=(keys[0], keys[1])
-        )
+        return walk.step(exploration, x, ahead, score(ahead), warming=jnp.asarray(warming), keys=(keys[0], keys[1]))
 
     @jax.jit
     def walk_from(x):

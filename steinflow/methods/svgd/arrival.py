@@ -72,14 +72,17 @@ def has_arrived(points: Particles, scores: Scores) -> Array:
     Its mean is within 0.3 sds, the spread in every coordinate within about 20% (its square by a factor of 0.7 to 1.4),
     and no score is one to be shortened. Exploring particles do the rest. No more particles than dimensions know the
     spread of no coordinate, and the flow leaves them too narrow: there it is enough that on average they are not wider.
+    Nor do they know how coordinates are correlated, which makes scores longer, wherever the cloud is: there, scores
+    count in units of their own root mean square.
     """
     num_particles, dim = points.shape
     dispersion = -jnp.mean((points - jnp.mean(points, axis=0)) * scores, axis=0)
-    in_place = jnp.mean(jnp.mean(scores, axis=0) ** 2) < _OFF**2 + 1 / num_particles
     if num_particles > dim:
         as_wide = jnp.all((dispersion > 1 / _WIDTH) & (dispersion < _WIDTH))
     else:
         as_wide = jnp.mean(dispersion) < _WIDTH
+        scores = scores / jnp.maximum(jnp.sqrt(jnp.mean(scores**2)), 1.0)
+    in_place = jnp.mean(jnp.mean(scores, axis=0) ** 2) < _OFF**2 + 1 / num_particles
     _, own, longest = _apart(scores)
     return in_place & as_wide & jnp.all(jnp.linalg.norm(own, axis=1) < longest)
 

@@ -147,9 +147,7 @@ class Ensemble(Method):
         first = walk.num_steps == 0
         ahead = jnp.where(first, x, scales * walk.ahead(self.exploration, x / scales, key=keys[0]))
         scores = scales * sight.scores(ahead, None if trial is None else trial.counts)
-        moved, walk = walk.step(
-            self.exploration, x / scales, ahead / scales, scores, _NO_METRIC, warming=warming, keys=(*keys,)
-        )
+        moved, walk = walk.step(self.exploration, x / scales, ahead / scales, scores, warming=warming, keys=(*keys,))
         particles = scales * moved if trial is None else jnp.where(trial.stay[:, None], state.arrived, scales * moved)
         return dataclasses.replace(state, particles=particles, walk=walk)
 

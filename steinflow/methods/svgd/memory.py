@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from steinflow.methods.svgd.metrics import Frame
-from steinflow.methods.svgd.recollection import Recollection, lost_chains
+from steinflow.methods.svgd.frames import Frame
+from steinflow.methods.svgd.recollection import Recollection, drift_of, lost_chains
 from steinflow.typing import Array, Particles, Scalar
 
 _STATES = 4000  # of all particles together; enough for a tail, little beside the rest
 _MIXED = 1.2  # R-hat at which the warm-up ends
+_MOVED = 0.3  # sds that a mean may still move in the second half; as on arrival, what follows does the rest
 _GOLDEN = 2654435769  # 2^32 over the golden ratio
 
 
@@ -123,16 +124,20 @@ class Trajectory(eqx.Module):
         time = jnp.maximum(self.time, jnp.finfo(self.time.dtype).tiny)[:, None]
         return lost_chains(self.heights, self.squares / time - (self.points / time) ** 2, jnp)
 
+    def drifting(self) -> Array:
+        """Return whether all chains together are still on their way, which R-hat does not see."""
+        kept = jnp.arange(len(self.states)) < jnp.minimum(self.count, len(self.states) - 1)
+        durations = jnp.where(kept[:, None], self.durations, 0.0)
+        return drift_of(self.frame.points(self.states), durations, 2 * self.steps >= self.count, jnp) > _MOVED
+
     def _slot(self) -> Array:
         """Return where the next state goes, so that at any time all steps so far are equally likely to be kept.
 
         This is reservoir sampling: the (t + 1)-th state replaces one of the m that are kept with probability
-        m / (t + 1). The multiples of the golden ratio take the place of random numbers.
+        m / (t + 1).
         """
         last = len(self.states) - 1
-        fraction = (self.count.astype(jnp.uint32) * jnp.uint32(_GOLDEN)).astype(jnp.float32) * np.float32(2.0**-32)
-        drawn = (fraction * (self.count + 1).astype(jnp.float32)).astype(jnp.int32)
-        return jnp.where(self.count < last, self.count, jnp.minimum(drawn, last))
+        return jnp.where(self.count < last, self.count, slot_of(self.count, (self.count + 1).astype(jnp.float32), last))
 
     def recalled(self) -> Recollection:
         """Return what there is to work with on the host, in double precision and in the order of time."""
@@ -151,3 +156,12 @@ class Trajectory(eqx.Module):
             log_densities=np.asarray(self.log_densities, float)[in_time],
             durations=np.asarray(self.durations, float)[in_time],
         )
+
+
+def slot_of(count: Array, horizon: Scalar, num_slots: int) -> Array:
+    """Return one of so many slots with probability num_slots / horizon, all equally likely; else the number of slots.
+
+    The multiples of the golden ratio take the place of random numbers.
+    """
+    fraction = (count.astype(jnp.uint32) * jnp.uint32(_GOLDEN)).astype(jnp.float32) * np.float32(2.0**-32)
+    return jnp.minimum((fraction * horizon).astype(jnp.int32), num_slots)

@@ -27,7 +27,8 @@ from steinflow.devices.branches import either
 from steinflow.methods.base import Draws, Method, Settled, need_climbable
 from steinflow.methods.svgd.arrival import astray, has_arrived, homes, shortened
 from steinflow.methods.svgd.exploration import Exploration, Microcanonical
-from steinflow.methods.svgd.metrics import Cloud, Euclidean, Frame, Metric
+from steinflow.methods.svgd.frames import Frame
+from steinflow.methods.svgd.metrics import Cloud, Euclidean, Metric
 from steinflow.methods.svgd.phases import Journey, Moved, Phase
 from steinflow.methods.svgd.recollection import Moments, Recollection
 from steinflow.methods.svgd.settling import all_settled, settled
@@ -179,7 +180,7 @@ class SVGD(Method):
             there = jnp.where(phase.moving, ahead, footing.particles)
             found_there = jnp.where(phase.moving, scores, footing.scores)
             moved, next_walk = walk.step(
-                self.exploration, here, there, found_there, self.metric, warming=~journey.warm, keys=(keys[0], keys[1])
+                self.exploration, here, there, found_there, warming=~journey.warm, keys=(keys[0], keys[1])
             )
             home = homes(journey.lost | (~journey.warm & astray(footing.log_densities, x.shape[1])))
             next_walk = next_walk.at(home, anew=jnp.any(journey.lost))

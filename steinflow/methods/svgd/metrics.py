@@ -7,52 +7,28 @@ metric builds a `Frame` from the particles: u = L^-1 (x - c), in which scores ar
 import abc
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 
-from steinflow.devices import triangular
+from steinflow.methods.svgd.coordinates import Coordinates, Fixed, LowRank, Whole
+from steinflow.methods.svgd.frames import Frame, frame_of
 from steinflow.stein.geometry import mean_and_shape
-from steinflow.typing import Array, Particles, Scores
-
-
-class Frame(eqx.Module):
-    """The affine coordinates u = L^-1 (x - c); L is a matrix, a vector (its diagonal), or 1."""
-
-    center: Array
-    factor: Array
-    inverse: Array
-
-    def points(self, particles: Particles) -> Particles:
-        """Return the particles in these coordinates."""
-        deviations = particles - self.center
-        return deviations * self.inverse if self.factor.ndim < 2 else deviations @ self.inverse.T
-
-    def scores(self, scores: Scores) -> Scores:
-        """Return the gradient of the log density with respect to u."""
-        return scores * self.factor if self.factor.ndim < 2 else scores @ self.factor
-
-    def moves(self, moves: Array) -> Array:
-        """Return moves of u as moves of x."""
-        return moves * self.factor if self.factor.ndim < 2 else moves @ self.factor.T
+from steinflow.typing import Particles
 
 
 class Metric(eqx.Module):
-    """A rule for the frame. To add one, say how spread and frame follow from the particles."""
-
-    @abc.abstractmethod
-    def spread(self, rows: Array) -> Array:
-        """Return what the metric sees of a covariance: a matrix, a vector of variances, or 1."""
+    """A rule for the frame. To add one, say how it follows from the particles."""
 
     @abc.abstractmethod
     def frame(self, particles: Particles) -> Frame:
         """Return the coordinates for this cloud."""
 
+    def coordinates(self, particles: Particles) -> Coordinates:
+        """Return those of a walk that such particles have yet to begin; they stay as they are at its beginning."""
+        return Fixed(self.frame(particles))
+
 
 class Euclidean(Metric):
     """The coordinates as they are: the paper's choice."""
-
-    def spread(self, rows):
-        return jnp.ones((), rows.dtype)
 
     def frame(self, particles):
         one = jnp.ones((), particles.dtype)
@@ -63,27 +39,22 @@ class Cloud(Metric):
     """The coordinates in which the cloud has mean 0 and covariance I: scale and correlation of the problem drop out.
 
     The covariance is that of the particles, its correlations shrunk a little, by `(d / 10n)^2`. Cost: O(n d^2 + d^3) a
-    step. With fewer particles than dimensions, where the covariance of one cloud is singular (that of a trajectory, to
-    which `spread` contributes, is not), and beyond `max_dim` dimensions only the variances are used: O(n d).
-    Coordinates without any spread, such as those of one particle, stay as they are.
+    step. With fewer particles than dimensions, where the covariance of one cloud is singular, and beyond `max_dim`
+    dimensions only the variances are used: O(n d). Coordinates without any spread, such as those of one particle, stay
+    as they are. Particles that explore learn correlations with fewer particles too, and beyond `max_dim` dimensions
+    those in the directions that 400 states span.
 
     Args:
-        max_dim: up to here correlations count, beyond only variances.
+        max_dim: up to here matrices of all correlations are used.
     """
 
-    max_dim: int = 512
-
-    def spread(self, rows):
-        _, deviations = mean_and_shape(rows)
-        if self._sees_variances_only(rows):
-            return jnp.mean(deviations**2, axis=0)
-        return deviations.T @ deviations / len(rows)
+    max_dim: int = 1024
 
     def frame(self, particles):
         (num_particles, dim), (center, deviations) = particles.shape, mean_and_shape(particles)
         variances = jnp.mean(deviations**2, axis=0)
         variances = jnp.where(variances > 0, variances, 1.0)
-        if num_particles < dim or self._sees_variances_only(particles):
+        if num_particles < dim or dim == 1 or dim > self.max_dim:
             return frame_of(center, variances)
         sds = jnp.sqrt(variances)
         standardized = deviations / sds
@@ -94,14 +65,5 @@ class Cloud(Metric):
         shrunk = (1 - shrinkage) * correlations + shrinkage * jnp.eye(dim, dtype=particles.dtype)
         return frame_of(center, sds[:, None] * shrunk * sds)
 
-    def _sees_variances_only(self, rows):
-        return rows.shape[1] == 1 or rows.shape[1] > self.max_dim
-
-
-def frame_of(center: Array, spread: Array) -> Frame:
-    """Return the coordinates in which this spread is the identity: a matrix, a vector of variances, or 1."""
-    if spread.ndim < 2:
-        return Frame(center, jnp.sqrt(spread), jax.lax.rsqrt(spread))
-    sds = jnp.sqrt(jnp.diag(spread))  # scales, however far apart, are taken out first
-    factor = jnp.linalg.cholesky(spread / sds[:, None] / sds)
-    return Frame(center, sds[:, None] * factor, triangular.inverse(factor) / sds)
+    def coordinates(self, particles):
+        return (Whole if particles.shape[1] <= self.max_dim else LowRank).unknown(particles)

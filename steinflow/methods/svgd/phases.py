@@ -4,8 +4,8 @@ In the first twenty steps scouts look around (`scouts.py`). The Stein flow arriv
 or 30% of the steps are made. Then the particles explore. At first they warm up: their step and their metric adapt, and
 nothing counts. Three times, every tenth of the run, they ask whether the chains have seen about the same since they
 last asked (the first time: in the second half of the warm-up so far); if so, or the third time in any case, the warm-up
-ends, and what follows is remembered. Chains that stayed where there is no mass take the places of others, and the
-warm-up goes on for another tenth, twice at most beyond the third.
+ends, and what follows is remembered. Chains that stayed where there is no mass take the places of others. As long as
+there are such chains, or all are on their way together, the warm-up goes on, for two tenths at most beyond the third.
 
 Noise of minibatches that is alike in all directions turns explorers a little more often, which they do anyway, and what
 they see stays right. That of scores corrected at an anchor is nearly so. Where it is more than twice as large as the
@@ -18,6 +18,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from steinflow.devices.branches import either
 from steinflow.methods.base import Time
 from steinflow.methods.svgd.arrival import Footing
 from steinflow.methods.svgd.exploration import Exploration
@@ -90,7 +91,8 @@ class Journey(eqx.Module):
             blocked=blocked,
         )
         lost = phase.asking & memory.lost()
-        ends = jnp.where(jnp.any(lost), phase.out_of_time, phase.asking_last | memory.mixed())
+        on_the_way = jnp.any(lost) | either(phase.asking, memory.drifting, lambda: jnp.zeros((), bool))
+        ends = jnp.where(on_the_way, phase.out_of_time, phase.asking_last | memory.mixed())
         forgotten = jax.tree.map(lambda new, old: jnp.where(phase.asking, new, old), memory.forgotten(), memory)
         warm = self.warm | (phase.asking & ends)
         return Journey(moved.scouts, walk, forgotten, moved.footing, moved.arrived, warm, lost, moved.heat)

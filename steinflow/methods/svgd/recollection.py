@@ -24,6 +24,7 @@ All is host work, in NumPy.
 
 import dataclasses
 import functools
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +36,9 @@ from steinflow.stein.geometry import even_sample
 _FEWEST = 50  # steps before the chains can say whether they agree
 _ONE_MODE = 1.2  # R-hat up to which nobody looks for modes
 _PRECISE, _MIXED = 0.01, 1.05  # error of mean and sd in sds, that of 10,000 draws; R-hat
-_MOVED = 5.0  # standard errors: of 50 chains in a thousand coordinates, chance goes further in one run of a hundred
+_CHANCE = (
+    4.42  # sds of a normal: chance goes further once in 100,000, or in one run of a hundred with 1,000 coordinates
+)
 _DECISIVE = 0.5  # times the error: errors are estimates too
 _NO_MASS = 10.0  # nats: less than 1 in 20,000
 _UNSURE = 0.1  # nats per dimension: a chain knows its own sds to about 10%, and these may all be off together
@@ -112,7 +115,8 @@ class Recollection:
         stayed = durations / np.sum(durations, axis=0)
         home = ~lost_chains(heights, squares - points**2)
         shares = np.where(home, time, 0.0) / np.sum(time[home])
-        drift = drift_of(np.asarray(frame.points(states[:, home]), float), stayed[:, home])
+        late = np.arange(len(states)) >= len(states) // 2
+        drift = float(drift_of(np.asarray(frame.points(states[:, home]), float), stayed[:, home], late))
         chosen = even_sample(stayed.size, stayed.size, (stayed * shares).T.ravel())
         states, state_pulls, log_densities = (_taken(each, chosen) for each in (states, state_pulls, log_densities))
         shares, points, squares, pulls, products = (each[home] for each in (shares, points, squares, pulls, products))
@@ -163,7 +167,7 @@ class Recollection:
         u = np.asarray(self.frame.points(self.states), float)
         mean, error = functionals.average(u, self.state_pulls, u)
         moved, error = np.abs(mean - found.mean) / found.sd, error / found.sd
-        better = (error < _DECISIVE * found.mean_error) & (moved < _MOVED * found.mean_error)
+        better = (error < _DECISIVE * found.mean_error) & (moved < beyond_chance(num_chains) * found.mean_error)
         return Moments(
             np.where(better, mean, found.mean), found.sd, np.where(better, error, found.mean_error), found.sd_error
         )
@@ -250,28 +254,39 @@ def lost_chains(log_densities: Any, variances: Any, xp: Any = np) -> Any:
     return below > _NO_MASS + dim**0.5 + _UNSURE * dim  # nobody, where log p is unknown
 
 
-def drift_of(points: np.ndarray, durations: np.ndarray) -> float:
+def drift_of(points: Any, durations: Any, late: Any, xp: Any = np) -> Any:
     """Return by how many sds the mean of a coordinate moved from the first half of the way to the second.
 
     That of the coordinate that moved most; 0 where none moved further than chance explains, by the scatter of the
     chains. Chains that agree with each other may all be on their way.
 
     Args:
-        points: states in the order of time, of shape (m, n, d).
+        points: states, of shape (m, n, d).
         durations: how long each was kept, of shape (m, n).
+        late: which of the m are of the second half.
+        xp: NumPy, or JAX's in compiled code.
     """
-    half = len(points) // 2
-    if half == 0:
-        return 0.0
-    shares = np.maximum(durations, 1e-30)[..., None]
-    early, late = (
-        np.sum((shares * points)[part], axis=0) / np.sum(shares[part], axis=0)
-        for part in (slice(half), slice(-half, None))
-    )
-    moved = late - early
-    mean, error = np.mean(moved, axis=0), np.std(moved, axis=0) * len(moved) ** -0.5
-    sds = np.maximum(np.std(points, axis=(0, 1)), 1e-30)
-    return float(np.max(np.where(np.abs(mean) > _MOVED * error, np.abs(mean) / sds, 0.0)))
+    weights = xp.maximum(durations, 1e-30)[..., None]
+
+    def mean(values, weights, axis):
+        return xp.sum(weights * values, axis=axis) / xp.maximum(xp.sum(weights, axis=axis), 1e-30)
+
+    first, second = (xp.where(part[:, None, None], weights, 0.0) for part in (~late, late))
+    moved = mean(points, second, 0) - mean(points, first, 0)
+    shift, error = xp.mean(moved, axis=0), xp.std(moved, axis=0) * len(moved) ** -0.5
+    both = (0, 1)
+    variances = mean((points - mean(points, weights, both)) ** 2, weights, both)
+    clearly = xp.any(~late) & (xp.abs(shift) > beyond_chance(len(moved)) * error)
+    return xp.max(xp.where(clearly, xp.abs(shift) / xp.sqrt(xp.maximum(variances, 1e-30)), 0.0))
+
+
+def beyond_chance(num_chains: int) -> float:
+    """Return by how many of its standard errors a mean of so many chains moves by chance once in 100,000.
+
+    This is Student's t by Wallace's formula (1959): ten chains do not know their own scatter well.
+    """
+    free = max(num_chains - 1, 1)
+    return math.sqrt(free * math.expm1(_CHANCE**2 * (free - 5 / 6) / (free - 2 / 3 + 0.1 / free) ** 2))
 
 
 def _taken(states, chosen):

@@ -21,7 +21,7 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from steinflow.methods.svgd.arrival import Footing
-from steinflow.methods.svgd.metrics import Frame
+from steinflow.methods.svgd.frames import Frame
 from steinflow.typing import Array, Particles, Scores
 
 NUM_STEPS = 20  # eight to cross the start, twelve to halve the distance to a peak

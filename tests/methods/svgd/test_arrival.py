@@ -30,6 +30,25 @@ def test_a_cloud_has_arrived_where_mean_and_spread_are_about_right():
         assert not bool(has_arrived(u, scores))
 
 
+def test_few_particles_have_arrived_whatever_the_correlations():
+    """Twenty in a hundred dimensions know no correlation; these make their scores ten times as long."""
+    rng, dim = np.random.default_rng(3), 100
+    covariance = 0.99 ** np.abs(np.subtract.outer(np.arange(dim), np.arange(dim)))
+    x = rng.standard_normal((20, dim)) @ np.linalg.cholesky(covariance).T
+    sds = x.std(axis=0)
+    u, scores = (x - x.mean(axis=0)) / sds, -np.linalg.solve(covariance, x.T).T * sds
+
+    def arrived(u, scores):
+        return bool(has_arrived(jnp.asarray(u, jnp.float32), jnp.asarray(scores, jnp.float32)))
+
+    assert np.sqrt(np.mean(scores**2)) > 5
+    assert arrived(u, scores)
+    assert not arrived(u, 4 * scores)  # twice as wide as the target
+    assert not arrived(u, scores + np.sqrt(np.mean(scores**2)))  # beside it
+    lost = np.where(np.arange(20)[:, None] == 0, 1000 * scores, scores)
+    assert not arrived(u, lost)
+
+
 def test_who_is_lost_takes_the_position_of_one_at_home():
     log_densities = jnp.array([-1.0, -2.0, -500.0, -3.0, -900.0, 0.0])
     home = np.asarray(homes(astray(log_densities, 3)))

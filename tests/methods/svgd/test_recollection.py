@@ -3,8 +3,9 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 
-from steinflow.methods.svgd.recollection import drift_of, lost_chains
+from steinflow.methods.svgd.recollection import beyond_chance, drift_of, lost_chains
 from tests.helpers.trajectories import DIM, NUM, frame_around, remembered
 
 
@@ -101,13 +102,19 @@ def test_enough_is_what_ten_thousand_draws_know(gaussian):
 
 def test_chains_that_move_together_are_on_their_way():
     """A mean that moves by a sd in the course of the run moves by half of one between the halves."""
-    rng, stayed = np.random.default_rng(2), np.ones((40, NUM))
+    rng, stayed, late = np.random.default_rng(2), np.ones((40, NUM), np.float32), np.arange(40) >= 20
     for _ in range(5):
-        still = rng.standard_normal((40, NUM, 200))
-        assert drift_of(still, stayed) == 0.0
+        still = rng.standard_normal((40, NUM, 200)).astype(np.float32)
+        assert drift_of(still, stayed, late) == 0.0
     still[..., 7] += np.linspace(0, 1, 40)[:, None]
-    assert drift_of(still, stayed) == pytest.approx(0.5, abs=0.1)
-    assert drift_of(still[:1], stayed[:1]) == 0.0
+    assert drift_of(still, stayed, late) == pytest.approx(0.5, abs=0.1)
+    np.testing.assert_allclose(drift_of(still, stayed, late, jnp), drift_of(still, stayed, late), rtol=1e-5)
+    assert drift_of(still[:1], stayed[:1], late[-1:]) == 0.0
+
+
+@pytest.mark.parametrize("num_chains", [10, 20, 100])
+def test_chance_goes_as_far_as_students_t(num_chains):
+    assert beyond_chance(num_chains) == pytest.approx(scipy.stats.t.isf(5e-6, num_chains - 1), rel=0.02)
 
 
 def test_chains_without_mass_are_lost():

@@ -5,8 +5,8 @@ import pytest
 from scipy.spatial.distance import cdist, pdist
 
 import steinflow as sf
+from steinflow.methods.svgd.frames import frame_of
 from steinflow.methods.svgd.memory import Trajectory
-from steinflow.methods.svgd.metrics import frame_of
 from steinflow.methods.svgd.recollection import Moments
 from steinflow.methods.svgd.settling import Draft, as_seen, calibrated, matched, settled, shaped, support_points
 
