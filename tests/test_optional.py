@@ -57,6 +57,7 @@ def test_the_core_works_and_errors_name_the_extra():
             ("sklearn", lambda: sf.SteinClassifier()),
             ("sklearn", lambda: sf.SteinRegressor()),
             ("plot", lambda: sf.plots.marginals(result)),
+            ("plot", lambda: sf.plots.style().__enter__()),
             ("blackjax", lambda: result.check()),
             ("blackjax", lambda: sf.fit(lambda x: -x @ x, sf.NUTS(), particles=x0, num_steps=1, progress=False)),
             ("checkpoint", lambda: sf.fit(lambda x: -x @ x, particles=x0, num_steps=1, checkpoint="run")),

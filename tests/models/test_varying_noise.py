@@ -20,12 +20,19 @@ FAMILIES = {
 @pytest.mark.parametrize("name", FAMILIES)
 def test_density_and_moments_are_scipys(name, x64):
     family, expected = FAMILIES[name]
-    y, outputs = RNG.normal(size=6), jnp.asarray(OUTPUTS)
-    np.testing.assert_allclose(family.log_density(outputs, family.encode(y), None), expected.logpdf(y), rtol=1e-10)
-    np.testing.assert_allclose(family.mean(outputs), expected.mean())
-    np.testing.assert_allclose(family.variance(outputs, None), expected.var(), rtol=1e-10)
-    np.testing.assert_allclose(family.forecasts(outputs, jnp.asarray(y), None)[:, 0], expected.cdf(y), rtol=1e-8)
-    draws = jax.vmap(lambda key: family.sample(key, outputs, None))(jax.random.split(jax.random.key(0), 20_000))
+    y = RNG.normal(size=6)
+
+    @jax.jit
+    def found(outputs, encoded, y, key):
+        draws = jax.vmap(lambda key: family.sample(key, outputs, None))(jax.random.split(key, 20_000))
+        density, forecasts = family.log_density(outputs, encoded, None), family.forecasts(outputs, y, None)
+        return density, family.mean(outputs), family.variance(outputs, None), forecasts, draws
+
+    density, mean, variance, forecasts, draws = found(OUTPUTS, family.encode(y), y, jax.random.key(0))
+    np.testing.assert_allclose(density, expected.logpdf(y), rtol=1e-10)
+    np.testing.assert_allclose(mean, expected.mean())
+    np.testing.assert_allclose(variance, expected.var(), rtol=1e-10)
+    np.testing.assert_allclose(forecasts[:, 0], expected.cdf(y), rtol=1e-8)
     ranks = expected.cdf(np.asarray(draws))
     np.testing.assert_allclose(ranks.mean(axis=0), 0.5, atol=0.01)
     np.testing.assert_allclose(ranks.std(axis=0), 1 / np.sqrt(12), rtol=0.02)

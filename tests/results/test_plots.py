@@ -1,6 +1,4 @@
 import dataclasses
-import subprocess
-import sys
 
 import jax.numpy as jnp
 import matplotlib as mpl
@@ -145,18 +143,3 @@ def test_style_does_not_leak(line):
     before = dict(mpl.rcParams)
     sf.plots.marginals(line)
     assert dict(mpl.rcParams) == before
-
-
-def test_without_matplotlib_the_error_names_the_extra():
-    code = """
-import sys
-sys.modules["matplotlib"] = None
-import steinflow as sf
-try:
-    with sf.plots.style():
-        pass
-except ImportError as error:
-    print(error)
-"""
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "Plots need matplotlib: pip install 'steinflow[plot]'."

@@ -93,8 +93,8 @@ def low_rank():
 
     @jax.jit
     def learned(known):
-        for x in states:
-            known = known.after(x, -(x - 1.0) @ precision.astype(np.float32))
+        slope = jnp.asarray(-precision, jnp.float32)
+        known, _ = jax.lax.scan(lambda known, x: (known.after(x, (x - 1.0) @ slope), None), known, jnp.asarray(states))
         return spanned(known.frame, known.positions, known.slopes)
 
     return covariance, learned(known)
