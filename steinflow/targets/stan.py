@@ -1,5 +1,6 @@
 """Stan models as targets, by way of BridgeStan: Stan's own density, gradients, transforms and generated quantities."""
 
+import functools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -54,9 +55,7 @@ class StanTarget(Target):
         return self.inside.log_density(params)
 
     def constrain(self, params):
-        names = self.model.reported
-        shapes = {name: jax.ShapeDtypeStruct(at.shape, params.dtype) for name, at in names.items()}
-        return jax.pure_callback(self.model.constrained, shapes, params, vmap_method="broadcast_all")
+        return _constrained(self.model, params)
 
     def unconstrain(self, params):
         names = self.model.parameters
@@ -103,6 +102,19 @@ class StanObservations(Observations):
         return {name: jnp.asarray(values, float) for name, values in quantities.items()}
 
 
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _constrained(model: "_Model", point: Array) -> dict[str, Array]:
+    """Return parameters and transformed parameters by name, with slopes: particles settle by them."""
+    return jax.pure_callback(model.constrained, model.shapes(point.dtype), point, vmap_method="broadcast_all")
+
+
+@_constrained.defjvp
+def _constrained_slopes(model, points, directions):
+    shapes = model.shapes(points[0].dtype)
+    slopes = jax.pure_callback(model.slopes, shapes, *points, *directions, vmap_method="broadcast_all")
+    return _constrained(model, *points), slopes
+
+
 class _Model:
     """A compiled model with data, as JAX calls it: on arrays with any number of leading axes."""
 
@@ -140,11 +152,23 @@ class _Model:
                 continue
         return scores, log_densities
 
+    def shapes(self, dtype) -> dict[str, jax.ShapeDtypeStruct]:
+        """Return the shapes of parameters and transformed parameters by name."""
+        return {name: jax.ShapeDtypeStruct(at.shape, dtype) for name, at in self.reported.items()}
+
     def constrained(self, points) -> dict[str, np.ndarray]:
         """Return parameters and transformed parameters by name."""
         points = np.asarray(points)
-        values = self._constrain(points, include_tp=True)
-        return {name: values[..., at].astype(points.dtype) for name, at in self.reported.items()}
+        return self._by_name(self._constrain(points, include_tp=True), points.dtype)
+
+    def slopes(self, points, directions) -> dict[str, np.ndarray]:
+        """Return how they change along directions: BridgeStan does not say, so by differences in double precision."""
+        points, moves = np.asarray(points), 1e-5 * np.asarray(directions, float)
+        ahead, behind = (self._constrain(points + move, include_tp=True) for move in (moves, -moves))
+        return self._by_name((ahead - behind) / 2e-5, points.dtype)
+
+    def _by_name(self, values: np.ndarray, dtype) -> dict[str, np.ndarray]:
+        return {name: values[..., at].astype(dtype) for name, at in self.reported.items()}
 
     def quantities(self, points: np.ndarray, seed: int) -> dict[str, np.ndarray]:
         """Return the generated quantities by name."""

@@ -39,7 +39,7 @@ def target(library):
 
 @pytest.fixture(scope="module")
 def result(target):
-    return sf.fit(target, num_particles=40, num_steps=300, progress=False)
+    return sf.fit(target, num_particles=40, progress=False)
 
 
 def test_posterior(result):
@@ -62,6 +62,13 @@ def test_there_and_back_and_log_density(target):
     value, score = jax.jit(jax.value_and_grad(target.log_density))(point)
     np.testing.assert_allclose(value, -2 * 0.5**2 - 2 + np.log(2), rtol=1e-5)
     np.testing.assert_allclose(score, [2, -1, 0, 0, 0, 0], atol=1e-5)
+
+
+def test_slopes_are_those_of_the_transforms(target):
+    points = np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32)
+    slopes = jax.jit(jax.vmap(jax.jacfwd(target.constrain)))(points)
+    np.testing.assert_allclose(slopes["sigma"][:, 1], np.exp(points[:, 1]), rtol=1e-5)
+    np.testing.assert_allclose(slopes["twice"], np.tile([2.0, 0, 0, 0, 0, 0], (3, 1)), atol=1e-5)
 
 
 def test_generated_quantities(target, result):
