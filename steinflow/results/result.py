@@ -174,7 +174,7 @@ class Result:
         if self.states is None or self.target is None:
             raise ValueError(
                 "There are no draws beside the particles: they are kept by runs of the default method that explore, of "
-                "500 steps or more on all of the data, until the result is saved. NUTS has draws of its own."
+                "100 steps or more on all of the data, until the result is saved. NUTS has draws of its own."
             )
         num_kept, num_chains, dim = self.states.shape
         per_chain = num_kept if num_draws is None else -(-num_draws // num_chains)

@@ -83,11 +83,11 @@ def test_the_defaults_of_networks(monkeypatch, hidden, method, num_particles, nu
 def test_watch(iris):
     X, y, estimator = iris
     watch = Watch(record={"alpha": lambda particles: particles["log_alpha"]}, num_records=4)
-    watched = clone(estimator).set_params(num_steps=100).fit(X, y, watch=watch)
-    assert list(watched.result_.history["step"]) == [25, 50, 75, 100]
+    watched = clone(estimator).set_params(num_steps=80).fit(X, y, watch=watch)
+    assert list(watched.result_.history["step"]) == [20, 40, 60, 80]
     assert np.shape(watched.result_.history["alpha"]) == (4, 20)
-    assert watched.num_steps_ == 100
-    assert watched.n_iter_ == 100
+    assert watched.num_steps_ == 80
+    assert watched.n_iter_ == 80
     assert watched.batch_size_ is None
     assert watched.start_["log_alpha"].shape == (20,)
 
@@ -112,13 +112,13 @@ def test_predictions_by_blocks_of_rows(monkeypatch, diabetes):
 @pytest.mark.slow
 def test_pipelines_grid_search_and_cross_validation():
     X, y = (values[:441] for values in load_diabetes(return_X_y=True))  # folds of one size compile once
-    pipeline = make_pipeline(PolynomialFeatures(), sf.SteinRegressor(num_steps=200, num_particles=20, random_state=0))
+    pipeline = make_pipeline(PolynomialFeatures(), sf.SteinRegressor(num_steps=90, num_particles=20, random_state=0))
     search = GridSearchCV(pipeline, {"polynomialfeatures__degree": [1, 2]}, cv=3).fit(X[:, 2:4], y)
     assert search.best_score_ > 0.3
     features, regressor = search.best_estimator_[:-1].transform(X[:2, 2:4]), search.best_estimator_[-1]
     mean, sd = search.predict(X[:2, 2:4]), regressor.predict(features, return_std=True)[1]
     assert mean.shape == sd.shape == (2,)
-    scores = cross_val_score(sf.SteinClassifier(num_steps=200, num_particles=20), *load_iris(return_X_y=True), cv=5)
+    scores = cross_val_score(sf.SteinClassifier(num_steps=90, num_particles=20), *load_iris(return_X_y=True), cv=5)
     assert scores.mean() > 0.9
 
 
@@ -166,7 +166,7 @@ def test_a_model_for_every_group_is_that_of_its_rows():
         expected = np.linalg.lstsq(np.column_stack([X[inside], np.ones(40)]), y[inside], rcond=None)[0]
         np.testing.assert_allclose(own.coef_ * [1, 100], expected[:2] * [1, 100], atol=0.02)
         np.testing.assert_allclose(own.predict(X[inside]), y[inside], atol=0.5)
-    classes = sf.SteinClassifier(num_particles=20, num_steps=100, random_state=0).fit_groups(X, y > 0, by)
+    classes = sf.SteinClassifier(num_particles=20, num_steps=90, random_state=0).fit_groups(X, y > 0, by)
     assert classes["1"].predict_proba(X).shape == (120, 2)
     with pytest.raises(ValueError, match="hidden"):
         sf.SteinRegressor(hidden=(5,)).fit_groups(X, y, by)

@@ -14,7 +14,7 @@ def log_prior(w):
     return -0.5 * jnp.sum(w**2)
 
 
-def fit(num_steps=150):
+def fit(num_steps=90):
     target = sf.Posterior(log_prior, lambda w, rows: -0.5 * (rows @ w) ** 2, np.ones((103, 2)))
     return sf.fit(target, METHOD, particles=np.ones((10, 2)), num_steps=num_steps, progress=False)
 

@@ -14,7 +14,7 @@ HOSTILE_COMMAND = "steinflow fit '<!--<script>window.hacked=1</script>' --target
 def _fitted(frame, target, **options):
     data = {"file": f"{tables.HOSTILE}.csv"}
     prepared = prepare(frame, target, **options)
-    return run_fit(prepared, num_particles=20, num_steps=100, progress=False, data=data, command=HOSTILE_COMMAND)
+    return run_fit(prepared, num_particles=20, num_steps=60, progress=False, data=data, command=HOSTILE_COMMAND)
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +32,7 @@ def of_formula():
     frame = tables.two_classes().rename(columns={"color": "g"})
     frame["count"] = np.random.default_rng(1).poisson(np.exp(1 + 0.5 * frame["a"]))
     problem = FormulaProblem(("count ~ a * y + (1 | g)",), "poisson")
-    return fit_formula(frame, problem, num_particles=20, num_steps=100, progress=False, command=HOSTILE_COMMAND)
+    return fit_formula(frame, problem, num_particles=20, num_steps=60, progress=False, command=HOSTILE_COMMAND)
 
 
 @pytest.fixture(scope="session")

@@ -73,7 +73,7 @@ def test_no_rows_left():
 def test_what_a_run_knows(of_classes, of_numbers):
     assert of_classes.settings["method"] == "svgd"
     assert of_classes.settings["num_particles"] == 20
-    assert of_classes.settings["num_steps"] == 100
+    assert of_classes.settings["num_steps"] == 60
     assert of_classes.settings["batch_size"] is None
     assert of_classes.data["num_rows"] == 96
     assert of_classes.evaluation["num_rows"] == len(of_classes.held_out) == of_classes.data["num_held_out"] == 24

@@ -28,7 +28,7 @@ def log_likelihood(w, rows):
     return -0.5 * (rows[1] - rows[0] @ w) ** 2
 
 
-def fit(data, batch_size=None, num_steps=150, **settings):
+def fit(data, batch_size=None, num_steps=90, **settings):
     target = sf.Posterior(log_prior, log_likelihood, data, batch_size=batch_size)
     return sf.fit(target, METHOD, particles=START, num_steps=num_steps, key=1, progress=False, **settings)
 

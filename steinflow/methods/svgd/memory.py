@@ -126,7 +126,7 @@ class Trajectory(eqx.Module):
 
     def drifting(self) -> Array:
         """Return whether all chains together are still on their way, which R-hat does not see."""
-        kept = jnp.arange(len(self.states)) < jnp.minimum(self.count, len(self.states) - 1)
+        kept = jnp.arange(len(self.states), dtype=self.count.dtype) < jnp.minimum(self.count, len(self.states) - 1)
         durations = jnp.where(kept[:, None], self.durations, 0.0)
         return drift_of(self.frame.points(self.states), durations, 2 * self.steps >= self.count, jnp) > _MOVED
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import optax
 
 _FEWEST_PARTICLES = 10  # whose scatter says something
-_FEWEST_STEPS = 500  # of which a third is remembered; an even sample knows more than a shorter way
+_FEWEST_STEPS = 100  # scouts take twenty of them, and chains ask every tenth whether they agree
 
 
 # The weight of the linear part, which knows the covariance. With minibatches steps are short, nothing explores after,
@@ -91,7 +91,7 @@ class SVGD(Method):
             `sf.svgd.Euclidean()`, unless they are meant in units of the cloud.
         exploration: how particles move by themselves, `sf.svgd.Microcanonical()`, or None. By default they explore
             where kernel, metric and optimizer are the defaults too, and nowhere else: no noise that nobody asked for.
-            Runs of fewer than 10 particles or of fewer than 500 steps do not explore, and those of minibatches only
+            Runs of fewer than 10 particles or of fewer than 100 steps do not explore, and those of minibatches only
             where an anchor leaves little of their noise.
         approximation: `sf.svgd.Subsample(m)` or `sf.svgd.RandomFeatures(m)`, for very many particles; None is exact.
     """

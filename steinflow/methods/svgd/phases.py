@@ -1,8 +1,9 @@
 """The phases of a run: particles arrive, warm up, and then remember what they see.
 
 In the first twenty steps scouts look around (`scouts.py`). The Stein flow arrives, until the cloud stands in the mass
-or 30% of the steps are made. Then the particles explore. At first they warm up: their step and their metric adapt, and
-nothing counts. Three times, every tenth of the run, they ask whether the chains have seen about the same since they
+or 30% of the steps are made, and at least 250: in a run of fewer than 500, a cloud that does not arrive in the first
+half flows to the end. Then the particles explore. At first they warm up: their step and their metric adapt, and nothing
+counts. Three times, every tenth of the run, they ask whether the chains have seen about the same since they
 last asked (the first time: in the second half of the warm-up so far); if so, or the third time in any case, the warm-up
 ends, and what follows is remembered. Chains that stayed where there is no mass take the places of others. As long as
 there are such chains, or all are on their way together, the warm-up goes on, for two tenths at most beyond the third.
@@ -29,6 +30,7 @@ from steinflow.methods.svgd.walk import Walk
 from steinflow.targets.flat import FlatTarget
 from steinflow.typing import Array, Particles, PRNGKeyArray, Scalar
 
+_LEAST_ARRIVAL = 250  # steps; half of a run of 500. Who has not arrived in a shorter one does not explore
 _RECENT = 0.1  # what one step adds to the average heat: a batch may by chance show no noise
 _CALM = 4.0  # noise twice as large as scores in the coordinates of the cloud; without an anchor it is hundreds of times
 
@@ -114,7 +116,8 @@ class Phase(eqx.Module):
     @classmethod
     def of(cls, journey: Journey, target: FlatTarget, time: Time) -> "Phase":
         """Return the phase of this step; as long as the target is tempered, no warm-up ends."""
-        deadline, tenth = (percent * time.num_steps // 100 for percent in (30, 10))
+        tenth = time.num_steps // 10
+        deadline = jnp.maximum(3 * time.num_steps // 10, _LEAST_ARRIVAL)
         explored = journey.walk.num_steps.astype(tenth.dtype)
         return cls(
             scouting=journey.scouts.on_the_way & ~journey.arrived & ~target.is_tempered & (not target.noisy),
@@ -125,7 +128,7 @@ class Phase(eqx.Module):
             asking=~journey.warm & (explored > 0) & (explored % tenth == 0) & ~target.is_tempered,
             asking_last=explored >= 3 * tenth,
             out_of_time=explored >= 5 * tenth,
-            arrival=time if target.noisy else Time(time.step - NUM_STEPS, 2 * deadline),
+            arrival=time if target.noisy else Time(time.step - NUM_STEPS, jnp.minimum(2 * deadline, time.num_steps)),
         )
 
     def ends_arrival(self, arrived: Array, heat: Scalar) -> Array:
