@@ -1,96 +1,160 @@
 """Every constant of the default, halved and doubled: what changes.
 
-Constants are arguments of compiled code here, so that all their values share one program for a target. The loop is a
-loop of our own, around `init`, `step` and `draws`.
+Constants are patched where they are defined, and everything is compiled again for each value.
 """
 
-import equinox as eqx
+import contextlib
+import importlib
+import math
+from unittest import mock
+
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import steinflow as sf
 from benchmarks.accuracy.problems import PROBLEMS
 from benchmarks.accuracy.rows import kept, truth
 from benchmarks.pages import put
+from steinflow.kernels import Centered, Linear, Multiquadric
+from steinflow.stein import bandwidths
 
 TARGETS = (
-    "gaussian d=20, condition 10^3",
     "gaussian d=10, 1000 sd away, narrow start",
     "paper's mixture from N(-10, 1)",
     "mixture d=5, 4 sds apart",
     "banana",
     "student t(5), d=10",
-    "laplace, d=5",
     "funnel, d=10",
     "eight schools",
     "logistic german",
-    "poisson d=8",
 )
-CONSTANTS = {
-    "share of the linear kernel": lambda method: method.kernel.kernel.terms[1].factor,
-    "first step size": lambda method: method.step_rule.start,
-    "growth of the step": lambda method: method.step_rule.growth,
-    "longest move": lambda method: method.step_rule.longest,
-    "steps to settle": lambda method: method.step_rule.settling,
-    "error of energy": lambda method: method.exploration.energy_error,
+KEYS, OTHER_KEYS = range(3), range(3, 6)
+NUM_PARTICLES, NUM_STEPS = 100, 1000
+
+
+def _flow(**changes):
+    return sf.SVGD(optimizer=sf.svgd.Adaptive(**changes), exploration=sf.svgd.Microcanonical())
+
+
+def _walk(**changes):
+    return sf.SVGD(exploration=sf.svgd.Microcanonical(**changes))
+
+
+def _linear(share):
+    kernel = Centered(Multiquadric(bandwidths.Wide()) + share * Linear())
+    return sf.SVGD(kernel, exploration=sf.svgd.Microcanonical())
+
+
+# Arguments of the method: their value, and the method with another.
+ARGUMENTS = {
+    "share of the linear kernel": (0.02, _linear),
+    "first step size": (0.1, lambda value: _flow(start=value)),
+    "growth of the step": (0.15, lambda value: _flow(growth=value)),
+    "longest move": (0.5, lambda value: _flow(longest=value)),
+    "steps to settle": (300.0, lambda value: _flow(settling=value)),
+    "error of energy": (2e-4, lambda value: _walk(energy_error=value)),
+    "way of a direction, in √d": (3.0, lambda value: _walk(way=value)),
+    "first step of the walk, in √d": (0.1, lambda value: _walk(first_step=value)),
 }
-KEYS, NUM_PARTICLES, NUM_STEPS = 3, 100, 1000
+# Those of a module.
+PLACES = {
+    "longest score, in radii": ("arrival._TRUST",),
+    "scores whose median is that of all": ("arrival._SOME",),
+    "arrived: mean, in sds": ("arrival._OFF",),
+    "arrived: factor of the variance": ("arrival._WIDTH",),
+    "astray: nats beside log 10 per dimension": ("arrival._CHANCE",),
+    "steps of the scouts": ("scouts.NUM_STEPS", "phases.NUM_STEPS"),
+    "first step of a scout, in sds": ("scouts._FIRST",),
+    "one of so many follows the scouts": ("scouts._OTHERS",),
+    "a particle counts for at most": ("exploration._STIFFEST",),
+    "much more curved: by a factor of": ("exploration._CURVED",),
+    "least curvature": ("exploration._FLATTEST",),
+    "part of the way that coordinates follow": ("coordinates._FOLLOWING",),
+    "coordinates change when longer by": ("coordinates._LATER",),
+    "R-hat that ends the warm-up": ("memory._MIXED",),
+    "a mean may still move by, in sds": ("memory._MOVED",),
+    "states that are kept": ("memory._STATES",),
+    "lost chains: nats": ("recollection._NO_MASS",),
+    "R-hat up to which nobody looks for modes": ("recollection._ONE_MODE",),
+    "error that ends a run, in sds": ("recollection._PRECISE",),
+    "control functionals: states": ("functionals._FITTED",),
+    "control functionals: ridge": ("functionals._RIDGE",),
+    "iterations of support points": ("settling._ITERATIONS",),
+    "longest stretch": ("settling._STRETCH",),
+    "steps of Gauss-Newton": ("settling._NEWTON_STEPS",),
+}
+RATIOS = {  # halved and doubled is what they exceed 1 by
+    "arrived: factor of the variance",
+    "coordinates change when longer by",
+    "R-hat that ends the warm-up",
+    "R-hat up to which nobody looks for modes",
+}
 
 
 def constants(words):
-    """Print the table; without words, put it into the page."""
-    found = {name: kept(f"constants {name}", _errors, name) for name in TARGETS if not words or name in words}
+    """Print the table; without words, put it into the page, and with some only the rows of these constants."""
+    chosen = [name for name in (*ARGUMENTS, *PLACES) if not words or name in words]
+    default = kept("constants, the default", _errors, sf.SVGD(), KEYS)
+    chance = kept("constants, the default with other keys", _errors, sf.SVGD(), OTHER_KEYS)
     lines = [
         "| constant | value | halved: typical error | worst target | doubled: typical error | worst target |",
         "|---|---|---|---|---|---|",
+        f"| none: other keys | | {' | '.join(_compared(chance, default))} | | |",
     ]
-    for constant, at in CONSTANTS.items():
-        cells = [constant, f"{at(sf.SVGD()):g}"]
-        for factor in ("0.5", "2.0"):
-            ratios = {name: errors[constant][factor] / errors["default"] for name, errors in found.items()}
-            worst = max(ratios, key=lambda name: ratios[name])
-            cells += [f"{np.exp(np.mean(np.log(list(ratios.values())))):.2f}", f"{ratios[worst]:.2f}, {worst}"]
+    for name in chosen:
+        cells = [name, f"{_value(name):g}"]
+        for factor in (0.5, 2.0):
+            cells += _compared(kept(f"constants, {name}, {factor}", _varied, name, factor), default)
         lines.append("| " + " | ".join(cells) + " |")
-    print(*lines, sep="\n")
+        print(lines[-1], flush=True)
     if not words:
         put("docs/tuning-free.md", "constants", "\n".join([*lines, ""]))
 
 
-def _errors(name):
-    """Return the error of the default and of every variant on one target."""
+def _compared(errors, default):
+    ratios = {name: errors[name] / default[name] for name in TARGETS}
+    worst = max(ratios, key=lambda name: ratios[name])
+    return f"{math.exp(np.mean(np.log(list(ratios.values())))):.2f}", f"{ratios[worst]:.2f}, {worst}"
+
+
+def _value(name):
+    if name in ARGUMENTS:
+        return ARGUMENTS[name][0]
+    module, attribute = _place(PLACES[name][0])
+    return getattr(module, attribute)
+
+
+def _place(path):
+    module, attribute = path.split(".")
+    return importlib.import_module(f"steinflow.methods.svgd.{module}"), attribute
+
+
+def _varied(name, factor):
+    """Return the errors with another value of this constant."""
+    value = _value(name)
+    other = 1 + factor * (value - 1) if name in RATIOS else type(value)(max(factor * value, 1e-9))
+    jax.clear_caches()
+    with contextlib.ExitStack() as stack:
+        if name in ARGUMENTS:
+            return _errors(ARGUMENTS[name][1](other), KEYS)
+        for path in PLACES[name]:
+            stack.enter_context(mock.patch.object(*_place(path), other))
+        return _errors(sf.SVGD(), KEYS)
+
+
+def _errors(method, keys):
+    """Return on every target the error of mean (in sds) and log sd, root mean square over coordinates and keys."""
+    return {name: _error(name, method, keys) for name in TARGETS}
+
+
+def _error(name, method, keys):
     problem = PROBLEMS[name]()
-    exact = truth(name, problem)
-    flat, start = sf.flatten(problem.log_density, problem.particles(NUM_PARTICLES))
-    default = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32) if isinstance(leaf, float) else leaf, sf.SVGD())
-
-    def error(method):
-        return _error(problem, exact, np.asarray(_particles(method, flat, start)))
-
-    def variants(at):
-        return {str(factor): error(eqx.tree_at(at, default, factor * at(default))) for factor in (0.5, 2.0)}
-
-    return {"default": error(default), **{constant: variants(at) for constant, at in CONSTANTS.items()}}
-
-
-@eqx.filter_jit
-def _particles(method, flat, start):
-    def run(key):
-        state = method.init(flat, start, num_steps=NUM_STEPS, key=key)
-
-        def body(step, state):
-            time = sf.Time(step, jnp.asarray(NUM_STEPS))
-            return method.step(flat, state, None, time=time, key=jax.random.fold_in(key, step))
-
-        return method.draws(flat, jax.lax.fori_loop(0, NUM_STEPS, body, state), key=key).particles
-
-    return jax.lax.map(run, jax.random.split(jax.random.key(0), KEYS))
-
-
-def _error(problem, exact, clouds):
-    """Return the error of mean (in sds) and log sd, root mean square over coordinates and keys."""
-    mean, covariance = exact
-    sd = np.sqrt(np.diag(covariance))
-    values = np.asarray(jax.vmap(jax.vmap(problem.quantities))(clouds), float)
-    means, ratios = (values.mean(axis=1) - mean) / sd, values.std(axis=1) / sd
-    return float(np.sqrt(np.mean(means**2) + np.mean(np.log(np.maximum(ratios, 1e-6)) ** 2)))
+    mean, covariance = truth(name, problem)
+    sd, squares = np.sqrt(np.diag(covariance)), []
+    for key in keys:
+        start = problem.particles(NUM_PARTICLES)
+        result = sf.fit(problem.log_density, method, particles=start, num_steps=NUM_STEPS, key=key, progress=False)
+        values = np.asarray(jax.vmap(problem.quantities)(result.particles), float)
+        errors, ratios = (values.mean(axis=0) - mean) / sd, np.maximum(values.std(axis=0) / sd, 1e-6)
+        squares.append(np.mean(errors**2) + np.mean(np.log(ratios) ** 2))
+    return float(np.sqrt(np.mean(squares)))

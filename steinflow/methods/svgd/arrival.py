@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from steinflow.typing import Array, Particles, Scores
 
 _TRUST = 10.0  # radii of the cloud
+_SOME = 32  # particles whose median is that of all, but for a fifth of an sd; to sort all took half of a step
 _OFF, _WIDTH = 0.3, 1.4  # sds; a factor of the variance
 _CHANCE = 10.0  # by how much log densities differ in one mode, beside
 
@@ -62,7 +63,8 @@ def shortened(scores: Scores) -> Scores:
 
 def _apart(scores):
     """Return what all scores share, what each has of its own, and how long that may be."""
-    shared = jnp.sort(scores, axis=0)[len(scores) // 2]
+    some = scores[:: max(1, len(scores) // _SOME)]
+    shared = jnp.sort(some, axis=0)[len(some) // 2]
     return shared, scores - shared, _TRUST * scores.shape[1] ** 0.5
 
 
