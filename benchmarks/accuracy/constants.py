@@ -15,8 +15,8 @@ import steinflow as sf
 from benchmarks.accuracy.problems import PROBLEMS
 from benchmarks.accuracy.rows import kept, truth
 from benchmarks.pages import put
-from steinflow.kernels import Centered, Linear, Multiquadric
-from steinflow.stein import bandwidths
+from steinflow.stein.bandwidths import Wide
+from steinflow.stein.kernels import Centered, Linear, Multiquadric
 
 TARGETS = (
     "gaussian d=10, 1000 sd away, narrow start",
@@ -41,7 +41,7 @@ def _walk(**changes):
 
 
 def _linear(share):
-    kernel = Centered(Multiquadric(bandwidths.Wide()) + share * Linear())
+    kernel = Centered(Multiquadric(Wide()) + share * Linear())
     return sf.SVGD(kernel, exploration=sf.svgd.Microcanonical())
 
 
@@ -52,7 +52,7 @@ ARGUMENTS = {
     "growth of the step": (0.15, lambda value: _flow(growth=value)),
     "longest move": (0.5, lambda value: _flow(longest=value)),
     "steps to settle": (300.0, lambda value: _flow(settling=value)),
-    "error of energy": (2e-4, lambda value: _walk(energy_error=value)),
+    "error of energy": (5e-5, lambda value: _walk(energy_error=value)),
     "way of a direction, in √d": (3.0, lambda value: _walk(way=value)),
     "first step of the walk, in √d": (0.1, lambda value: _walk(first_step=value)),
 }

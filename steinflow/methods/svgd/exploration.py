@@ -124,7 +124,7 @@ class Microcanonical(Exploration):
         first_step: the step size to begin with, in units of sqrt(d).
     """
 
-    energy_error: float = 2e-4
+    energy_error: float = 5e-5
     total_error: float = 0.1
     way: float = 3.0
     own_steps: bool = False
