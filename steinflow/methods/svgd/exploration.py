@@ -22,7 +22,7 @@ _FEWEST_DIMENSIONS = 3  # in which a direction turns; where there are fewer, sta
 _STIFFEST = 10.0  # times what is wanted: a particle counts for no more, lest a few stiff ones hold up all
 _CURVED = 4.0  # times as much as for most: there, steps are shorter; a step that changes everywhere is biased by 2%
 _FLATTEST = 0.1  # curvature; 1 where the target is a Gaussian as wide as the cloud
-_STEPS = 1000  # of a run whose errors of energy are those that were measured to be small enough
+_STEPS = 5000  # of a run whose errors of energy are those that were measured to be small enough
 
 
 class Exploration(eqx.Module):
@@ -106,7 +106,7 @@ class Microcanonical(Exploration):
     All particles share one step size, which holds the variance of the energy's error, per step and dimension, at
     `energy_error`: where it is smaller, the states are less biased and further correlated. A parameter on which all
     others depend sees the errors of all dimensions together, whose variance is at most `total_error`. The error per
-    dimension is that of a run of 1,000 steps, and less in a longer one in proportion: bias and chance vanish together.
+    dimension is that of a run of 5,000 steps, and less in a longer one in proportion: bias and chance vanish together.
     The energy's change is taken from the scores at both ends (the trapezoid rule, exact on Gaussians), so that no log
     density is needed, and no large ones are subtracted.
 
@@ -117,7 +117,7 @@ class Microcanonical(Exploration):
 
     Args:
         energy_error: the variance of the error of energy per dimension; five times that in the warm-up.
-        total_error: that of all dimensions together, at most; in 1,000 steps this is less from 500 dimensions on.
+        total_error: that of all dimensions together, at most; this is less from 2,000 dimensions on.
         way: after which a direction is forgotten, in units of sqrt(d).
         own_steps: every particle adapts its step by its own errors of energy, for particles in different modes, whose
             curvatures have nothing in common.
