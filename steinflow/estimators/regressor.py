@@ -244,9 +244,9 @@ class SteinRegressor(_Regressor):
 class SteinPoissonRegressor(_Regressor):
     """Bayesian regression of counts, Poisson with a logarithmic link: linear, or a neural network.
 
-    Features are standardised inside; the precision of the weights is inferred, with a Gamma prior, or chosen by
-    cross-validation with hidden layers. Coefficients are those of the logarithm of the mean. Arguments and attributes
-    are those of `steinflow.estimators.SteinEstimator`.
+    Features are standardised inside; the precision of the weights is inferred, with a Gamma prior, in linear models.
+    Coefficients are those of the logarithm of the mean. Arguments and attributes are those of
+    `steinflow.estimators.SteinEstimator`.
     """
 
     @property
