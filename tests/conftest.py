@@ -18,6 +18,8 @@ os.environ.setdefault(
     + " --xla_cpu_use_fusion_emitters=false"
     * (tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 12)),
 )
+# Where in Python an operation comes from is of no use here, and takes a twentieth of the time.
+os.environ.setdefault("JAX_INCLUDE_FULL_TRACEBACKS_IN_LOCATIONS", "0")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "compiled"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.01")
 

@@ -115,6 +115,7 @@ def test_huge_numbers():
     np.testing.assert_allclose(huge.coef_, small.coef_)
 
 
+@pytest.mark.slow
 def test_counts():
     generator = np.random.default_rng(0)
     X = generator.normal(size=(200, 2)) * [1, 10]

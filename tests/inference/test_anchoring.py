@@ -73,9 +73,8 @@ def test_a_stream_that_can_be_read_again():
     assert_right(fit(posterior(sf.data.Stream(Loader(), NUM_ROWS), None)))
 
 
-@pytest.mark.parametrize(
-    "epoch", [None, pytest.param(Loader(1000), marks=pytest.mark.slow)], ids=["read once", "with an epoch"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("epoch", [None, Loader(1000)], ids=["read once", "with an epoch"])
 def test_a_stream_by_steps(epoch):
     """A function of the step says nothing about epochs: without one, its noise stays, and the verdict says so."""
 

@@ -148,7 +148,7 @@ def test_two_arguments():
         run(lambda x, y: 0.0)
 
 
-@pytest.mark.parametrize(("n", "d"), [(1, 30), (2, 1)])
+@pytest.mark.parametrize(("n", "d"), [pytest.param(1, 30, marks=pytest.mark.slow), (2, 1)])
 def test_few_particles_in_many_dimensions(n, d):
     x0 = np.random.default_rng(0).normal(size=(n, d)).astype(np.float32)
     for method in [PAPER, sf.SVGD()]:

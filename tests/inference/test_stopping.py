@@ -61,6 +61,7 @@ def test_never_on_a_plateau(method):
     assert result.verdict.level == "bad"
 
 
+@pytest.mark.slow
 def test_not_on_the_noise_of_minibatches():
     rows = np.random.default_rng(0).normal(size=1000).astype(np.float32)
     data = sf.data.Stream((rows[i * 10 % 1000 :][:10] for i in range(1000)), num_rows=1000)  # read once: no anchors

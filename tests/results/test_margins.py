@@ -72,6 +72,7 @@ def test_marginal_means_behind_a_link_are_averages_over_rows(logistic, table):
     np.testing.assert_allclose(difference["mean"], np.mean(draws["b"] - draws["a"]), rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_classes_have_a_row_each(table):
     result = started(sf.formula("kind ~ x + z", table, family="categorical"))
     found = sf.marginal_means(result, "z")

@@ -90,7 +90,7 @@ def test_promises_that_are_not_kept(width, level):
     ("family", "y"),
     [
         (sf.models.VaryingGaussian(), np.linspace(-1, 1, 30)),
-        (sf.models.Bernoulli(), np.arange(30) % 2),
+        pytest.param(sf.models.Bernoulli(), np.arange(30) % 2, marks=pytest.mark.slow),
         (sf.models.Categorical(3), np.arange(30) % 3),
     ],
     ids=["numbers", "two classes", "three classes"],

@@ -148,7 +148,7 @@ def test_models_may_look_at_values():
 @pytest.mark.parametrize(
     "prior",
     [
-        dist.TruncatedDistribution(dist.StudentT(3, 0, 1), low=0),
+        pytest.param(dist.TruncatedDistribution(dist.StudentT(3, 0, 1), low=0), marks=pytest.mark.slow),
         dist.ImproperUniform(dist.constraints.positive, (), ()),
     ],
     ids=["truncated Student t", "improper uniform"],

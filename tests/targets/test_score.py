@@ -26,6 +26,7 @@ def test_same_particles_as_with_jax():
     assert np.all(np.isnan(results[0].log_densities))  # nobody knows them
 
 
+@pytest.mark.slow
 def test_accuracy():
     result = sf.fit(sf.from_score(lambda x: -(x - MEAN) / SD**2), particles=start(100), progress=False)
     np.testing.assert_allclose(result.mean(), MEAN, atol=0.05)

@@ -42,6 +42,7 @@ def result(target):
     return sf.fit(target, num_particles=40, progress=False)
 
 
+@pytest.mark.slow
 def test_posterior(result):
     mean, sd = result.mean(), result.sd()
     np.testing.assert_allclose([mean["mu"], mean["sigma"]], [1, 1], atol=0.15)
@@ -71,6 +72,7 @@ def test_slopes_are_those_of_the_transforms(target):
     np.testing.assert_allclose(slopes["twice"], np.tile([2.0, 0, 0, 0, 0, 0], (3, 1)), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_generated_quantities(target, result):
     predicted = result.predictive(key=1)
     assert set(predicted) == {"y_rep"}  # log_lik is no prediction

@@ -141,7 +141,7 @@ def test_gaussians_of_any_scale_and_condition(dim, condition, scale, distance, s
     assert high < 1.05
 
 
-@pytest.mark.parametrize(("num_particles", "dim"), [(20, 40), (50, 45)])
+@pytest.mark.parametrize(("num_particles", "dim"), [(20, 40), pytest.param(50, 45, marks=pytest.mark.slow)])
 def test_gaussians_are_exact_with_few_particles(num_particles, dim):
     """Fewer than dimensions, or hardly more: some directions of the cloud have no spread, or next to none."""
     target, mean, sd = rotated(dim, 1e2)
@@ -164,6 +164,7 @@ def test_short_runs_explore():
         assert 0.97 < ratio.min() < ratio.max() < 1.03
 
 
+@pytest.mark.slow
 def test_short_runs_that_do_not_arrive_soon_flow_to_the_end():
     """Far away and narrow: half of the run is not enough to arrive, but all of it is."""
     target, mean, sd = rotated(10, 1e2, distance=300.0)

@@ -104,6 +104,7 @@ def test_a_narrow_mode_is_not_carried_along(key):
     np.testing.assert_allclose(result.particles.std(axis=0), sd, rtol=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", KEYS)
 def test_the_many_do_not_take_the_few_to_a_mode_without_mass(key):
     def log_density(x):
