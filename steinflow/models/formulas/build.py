@@ -24,7 +24,7 @@ from steinflow.models.formulas.predictors import Predictor
 from steinflow.models.formulas.priors import Prior, replaced
 from steinflow.models.formulas.regression import LogLikelihood, LogPrior, Regression
 from steinflow.models.formulas.response import censored, evaluate, for_family, response_columns, survived
-from steinflow.models.formulas.syntax import Formula, FormulaError, nearest, parse
+from steinflow.models.formulas.syntax import Formula, FormulaError, columns_of, nearest, parse
 from steinflow.models.formulas.tables import as_frame, as_known, check_columns, complete_rows
 from steinflow.models.formulas.target import About, FormulaTarget
 from steinflow.models.formulas.usual import usual_priors
@@ -113,7 +113,7 @@ def formula(
     kind = _family(family)
     parsed = _parsed(formula, kind)
     frame, environment = as_frame(data), _environment(functions or {})
-    names = {str(name) for each in parsed.values() for name in each.model.var_names}
+    names = {name for each in parsed.values() for name in columns_of(each.model)}
     predictor_columns = tuple(sorted(names & set(map(str, frame.columns))))
     response_term = parsed["mu"].response
     names |= response_columns(response_term) | ({weights} if weights else set())

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from steinflow.models.formulas.families import ResponseFamily
-from steinflow.models.formulas.syntax import FormulaError
+from steinflow.models.formulas.syntax import FormulaError, columns_of
 from steinflow.models.formulas.tables import Frame
 
 _STATUS = {"none": 0, "right": 1, "0": 0, "1": 1, "0.0": 0, "1.0": 1, "False": 0, "True": 1}
@@ -97,7 +97,7 @@ def evaluate(term: Any, frame: Frame, environment: Any, levels: tuple[str, ...] 
 
 def response_columns(term: Any) -> set[str]:
     """Return the columns that the response needs."""
-    return {str(name) for name in term.var_names}
+    return columns_of(term)
 
 
 def trial_columns(term: Any) -> set[str]:

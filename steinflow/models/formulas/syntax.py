@@ -70,6 +70,11 @@ def parse(text: str) -> Formula:
     return Formula(text, model, response, _blocks(groups, independent))
 
 
+def columns_of(part: Any) -> set[str]:
+    """Return the columns that a model or a term of formulae names; it names every literal too, by an empty text."""
+    return {str(name) for name in part.var_names if name}
+
+
 def nearest(name: str, names: Iterable[str]) -> str | None:
     """Return the name that somebody who wrote `name` may have meant, or None."""
     names = list(names)
