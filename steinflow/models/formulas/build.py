@@ -129,8 +129,16 @@ def formula(
     predictors = {
         name: _predictor(name, design, arrays[name], own, shift=shift, unit=unit) for name, design in designs.items()
     }
+    _check_names(own, predictors)
     for name, predictor in predictors.items():
-        notes += collinear(arrays[name].X, names_of_columns(predictor.terms))
+        centered = predictor.has_intercept or predictor.has_thresholds
+        notes += collinear(arrays[name].X, names_of_columns(predictor.terms), centered=centered)
+    if own.ordered and response.is_sorted_text:
+        levels = " < ".join(map(repr, response.levels or ()))
+        notes += (
+            f"The classes of {response.name!r} are text, so their order is that of the alphabet: {levels}. For "
+            "another, number them, or make the column an ordered category.",
+        )
     if own.name == "bernoulli":
         notes += separated(arrays["mu"].X, response.y, predictors["mu"].terms)
     warn(notes)
@@ -185,6 +193,19 @@ def _predictor(name, design, arrays, family, *, shift, unit) -> Predictor:
         plain=frozenset(),
         num_outputs=family.num_outputs if is_mean else 1,
     )
+
+
+def _check_names(family, predictors):
+    """Refuse columns with the name of another parameter, in whose place they would be."""
+    found = {"Intercept", "threshold", *family.auxiliary}
+    for predictor in predictors.values():
+        for term in predictor.terms:
+            name = predictor.named(term.name)
+            if name in found:
+                raise FormulaError(
+                    f"Two parameters would have the name {name!r}; give the column {term.name!r} another."
+                )
+            found.add(name)
 
 
 def _family(name) -> type[ResponseFamily]:
@@ -260,6 +281,8 @@ def _support(prior):
 def _weights(frame, name):
     if name is None:
         return {}
+    if frame[name].dtype.kind not in "biuf":
+        raise FormulaError(f"Weights are numbers; column {name!r} has others, such as {str(frame[name].iloc[0])!r}.")
     values = frame[name].to_numpy(float)
     if np.any(values <= 0):
         raise FormulaError(

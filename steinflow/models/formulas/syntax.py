@@ -53,7 +53,10 @@ def parse(text: str) -> Formula:
     try:
         reader = parser.Parser(scanner.Scanner(plain).scan())
     except scanner.ScanError as error:
-        raise FormulaError(f"The formula {text!r} cannot be read: {error}.") from error
+        raise FormulaError(
+            f"The formula {text!r} cannot be read: {error}. Put a name with characters other than letters, digits, "
+            "dots and underscores, or with an underscore at its start, in backticks, and arithmetic in braces: {x**2}."
+        ) from error
     try:
         tree = reader.parse()
     except parser.ParseError as error:
@@ -64,7 +67,7 @@ def parse(text: str) -> Formula:
         model = Resolver(tree).resolve()
         groups = [Resolver(node).resolve() for node in _bars(tree)]
     except (ResolverError, TypeError, ValueError, AttributeError) as error:
-        raise FormulaError(f"The formula {text!r} cannot be understood: {error}.") from error
+        raise FormulaError(f"The formula {text!r} cannot be understood: {f'{error}'.removesuffix('.')}.") from error
     assert isinstance(model, Model)
     response, model.response = model.response, None
     return Formula(text, model, response, _blocks(groups, independent))
