@@ -16,7 +16,7 @@ from steinflow.models.formulas.counts import (
     ZeroInflatedNegativeBinomial,
     ZeroInflatedPoisson,
 )
-from steinflow.models.formulas.design import Design, collinear, names_of_columns, separated, warn
+from steinflow.models.formulas.design import Design, collinear, far, names_of_columns, separated, warn
 from steinflow.models.formulas.families import Gaussian, ResponseFamily, StudentT
 from steinflow.models.formulas.positive import Beta, Exponential, Gamma, LogNormal, Weibull
 from steinflow.models.formulas.predictions import predictor_rows, response_rows
@@ -132,7 +132,8 @@ def formula(
     _check_names(own, predictors)
     for name, predictor in predictors.items():
         centered = predictor.has_intercept or predictor.has_thresholds
-        notes += collinear(arrays[name].X, names_of_columns(predictor.terms), centered=centered)
+        names_of_X = names_of_columns(predictor.terms)
+        notes += collinear(arrays[name].X, names_of_X, centered=centered) + far(arrays[name].X, names_of_X)
     if own.ordered and response.is_sorted_text:
         levels = " < ".join(map(repr, response.levels or ()))
         notes += (

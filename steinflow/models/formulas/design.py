@@ -11,6 +11,7 @@ from steinflow.models.formulas.syntax import Formula, FormulaError
 from steinflow.models.formulas.tables import Frame
 
 _COLLINEAR = 1e-6  # of the largest singular value
+_FAR = 1e5  # sds from zero; single precision has seven digits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,6 +138,19 @@ def collinear(X: np.ndarray, names: list[str], *, centered: bool = True) -> tupl
     return (
         f"The columns of {', '.join(map(repr, list(involved)[:6]))} are linear combinations of each other: the data "
         "cannot tell their effects apart, and the priors alone do.",
+    )
+
+
+def far(X: np.ndarray, names: list[str]) -> tuple[str, ...]:
+    """Return a remark where columns are so far from zero that single precision loses what varies in them."""
+    found = [
+        name for name, mean, sd in zip(names, X.mean(axis=0), X.std(axis=0), strict=True) if 0 < _FAR * sd < abs(mean)
+    ]
+    if not found:
+        return ()
+    return (
+        f"{', '.join(map(repr, dict.fromkeys(found)))} varies little around a number far from zero, so single "
+        "precision makes predictions coarse; subtract that number first.",
     )
 
 

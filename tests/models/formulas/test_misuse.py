@@ -88,6 +88,11 @@ def test_an_alphabetical_order_of_classes_is_said(table):
     assert sf.formula("size ~ x", table.assign(size=ordered), family="cumulative").notes == ()
 
 
+def test_columns_far_from_zero_are_said(table):
+    with pytest.warns(UserWarning, match="'seconds' varies little around a number far from zero"):
+        sf.formula("y ~ x + seconds", table.assign(seconds=1.7e9 + 1000 * table["t"]))
+
+
 def test_decimals_are_numbers(table):
     prices = table.assign(x=[decimal.Decimal(f"{value:.2f}") for value in table["x"]])
     target = sf.formula("y ~ x", prices)
