@@ -5,6 +5,7 @@ Results go to standard output, remarks and progress to standard error, so that `
 
 import functools
 import sys
+import textwrap
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any
@@ -20,6 +21,8 @@ from steinflow.tables.predictions import METRICS
 from steinflow.tables.runs import Run, json_text
 
 FAILED, DISTRUSTED, MISFIT, INTERRUPTED = 1, 3, 4, 130
+
+_GAP, _NARROWEST = 2, 8  # of columns of a table, in characters
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -120,11 +123,26 @@ def light_text(light: str) -> Text:
 
 def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]], *, numbers_from: int = 1) -> Table:
     """Return a table whose cells are shown as they are, however hostile; columns of numbers are aligned right."""
-    grid = Table(title=Text(title), title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2))
-    for index, column in enumerate(columns):
-        grid.add_column(Text(shown(column, 40)), justify="right" if index >= numbers_from else "left", overflow="fold")
-    for row in rows:
-        grid.add_row(*(cell if isinstance(cell, Text) else Text(shown(cell)) for cell in row))
+    grid = Table(
+        title=Text(title), title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, _GAP)
+    )
+    headers = [shown(column, 40) for column in columns]
+    cells = [[cell if isinstance(cell, Text) else Text(shown(cell)) for cell in row] for row in rows]
+    # Half a number on the next line would be read as another number: the other columns are wrapped before, and where
+    # that is not enough, the end of a number is an ellipsis.
+    whole = [i for i in range(numbers_from, len(headers)) if not any(" " in row[i].plain for row in cells)]
+    widths = {i: max([*(row[i].cell_len for row in cells), *map(len, headers[i].split()), 1]) for i in whole}
+    headers = [textwrap.fill(text, widths.get(i, 40)) for i, text in enumerate(headers)]
+    needed = sum(widths.values()) + _NARROWEST * (len(headers) - len(whole)) + 2 * _GAP * (len(headers) - 1)
+    fits = needed <= out.width
+    for row in cells:
+        for i in whole:
+            row[i].no_wrap, row[i].overflow = True, "ellipsis"
+    for i, header in enumerate(headers):
+        justify = "right" if i >= numbers_from else "left"
+        grid.add_column(Text(header), justify=justify, overflow="fold", no_wrap=fits and i in whole)
+    for row in cells:
+        grid.add_row(*row)
     return grid
 
 

@@ -16,7 +16,8 @@ def problem_of(
 ) -> FormulaProblem | None:
     """Return what the options about a formula say; None where there is none."""
     if not formulas:
-        for given, option in ((priors, "--prior"), (weights, "--weights"), (link, "--link")):
+        chosen = {"--family": family != "gaussian", "--prior": priors, "--weights": weights, "--link": link}
+        for option, given in chosen.items():
             if given:
                 raise typer.BadParameter('it belongs to a formula; add --formula "y ~ x".', param_hint=option)
         return None

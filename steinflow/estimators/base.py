@@ -194,6 +194,8 @@ class SteinEstimator(BaseEstimator, abc.ABC):
     def _model(self, X, y) -> Supervised:
         if self.activation not in _ACTIVATIONS:
             raise ValueError(f"activation is one of {list(_ACTIVATIONS)}; got {self.activation!r}.")
+        if isinstance(self.hidden, int | np.integer | str):
+            raise ValueError(f"hidden lists the units of every hidden layer, such as (50,); got {self.hidden!r}.")
         inputs, num_rows = (X - self.shift_) / self.scale_, len(y)
         y = (y - self.response_shift_) / self.response_scale_ if self._family.real_valued else y
         batch_size = usual_batch_size(num_rows, is_network=bool(self.hidden))

@@ -111,7 +111,8 @@ class SteinClassifier(ClassifierMixin, SteinEstimator):
     def _set_classes(self, labels):
         self.classes_ = np.unique(labels)
         if len(self.classes_) < 2:
-            raise ValueError(f"SteinClassifier needs at least two classes; y has one class, {self.classes_[0]!r}.")
+            only = self.classes_.tolist()[0]
+            raise ValueError(f"SteinClassifier needs at least two classes; y has one class, {only!r}.")
 
     def _codes(self, y):
         """Return the number of the class of every label."""

@@ -1,6 +1,7 @@
 """Columns of tables: their types, their names and cells in words, and what to do about those that cannot be used."""
 
 import difflib
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +20,12 @@ def shown(text: object, length: int = 60) -> str:
     """Return text from a file so that it can be printed: on one line, not too long, no control characters."""
     clean = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in str(text))
     return clean if len(clean) <= length else clean[: length - 1] + "…"
+
+
+def in_formula(name: object) -> str:
+    """Return the name of a column as a formula has it, in backticks where it is no plain word."""
+    text = shown(name)
+    return text if re.fullmatch(r"[^\W\d_][\w.]*", text) else f"`{text}`"
 
 
 def listed(names: Sequence[object], most: int = 8) -> str:

@@ -3,7 +3,7 @@
 import abc
 from collections.abc import Sequence
 
-from steinflow.estimators.columns import shown
+from steinflow.estimators.columns import in_formula, shown
 
 
 class Remedies(abc.ABC):
@@ -43,4 +43,4 @@ class InPython(Remedies):
 
     def as_group(self, name):
         """Return a formula with a column as a group."""
-        return f'sf.formula("y ~ x + (1 | {shown(name)})", table)'
+        return f'sf.formula("y ~ x + (1 | {in_formula(name)})", table)'

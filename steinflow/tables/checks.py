@@ -12,8 +12,9 @@ from typing import Any, Literal
 import numpy as np
 from scipy import stats
 
-from steinflow.estimators.columns import Frame, counted, shown
+from steinflow.estimators.columns import Frame, counted, in_formula, shown
 from steinflow.results.verdict import Level
+from steinflow.tables.remedies import formula_option
 
 Kind = Literal["numbers", "counts", "classes"]
 MOST_ROWS, MOST_DRAWS = 2000, 400  # that are drawn anew
@@ -219,8 +220,8 @@ def _structure(drawn, name, share):
     quoted, is_amount = f"'{shown(name, 40)}'", _is_amount(drawn.frame[name])
     how = "is in the model" if name in drawn.used else "is not in the model"
     text = f"residuals vary by {quoted}, which {how}: it explains {share:.0%} of them"
-    own = f'an effect for each value of {quoted}: --formula "... + (1 | {shown(name, 40)})", or --categorical'
-    curve = f'a curve in {quoted}: --formula "... + bs({shown(name, 40)}, df=5)"'
+    own = f"an effect for each value of {quoted}: {formula_option(f'... + (1 | {in_formula(name)})')}, or --categorical"
+    curve = f"a curve in {quoted}: {formula_option(f'... + bs({in_formula(name)}, df=5)')}"
     if not is_amount:
         return Check("residuals", level, text, (own,))
     if name in drawn.used:
@@ -277,8 +278,14 @@ def _number(value) -> str:
 
 _COUNT_FAMILY = ('a family of counts: --model poisson, or --formula "..." --family negbinomial',)
 _COUNTS = ('counts that vary more than Poisson\'s: --formula "..." --family negbinomial',)
-_ZEROS = ("zeros with a cause of their own: --family zero_inflated_poisson or hurdle_negbinomial",)
-_TAILS = ("heavier tails: --family t", "the logarithm of the target: --family lognormal, where it is positive")
+_ZEROS = ('zeros with a cause of their own: --formula "..." --family zero_inflated_poisson or hurdle_negbinomial',)
+_TAILS = (
+    'heavier tails: --formula "..." --family t',
+    'the logarithm of the target: --formula "..." --family lognormal, where it is positive',
+)
 _NOISE = ('noise that depends on a column: a second --formula "sigma ~ x"',)
-_LOG = ("a family of positive numbers: --family lognormal or gamma", 'the logarithm: --formula "log(y) ~ ..."')
+_LOG = (
+    'a family of positive numbers: --formula "..." --family lognormal or gamma',
+    'the logarithm: --formula "log(y) ~ ..."',
+)
 _CURVE = ('a curve or an interaction: --formula "y ~ bs(x, df=5) + x * z", or --model network',)

@@ -5,8 +5,9 @@ import re
 import numpy as np
 from scipy import stats
 
-from steinflow.estimators.columns import Column, Frame, listed, shown
+from steinflow.estimators.columns import Column, Frame, in_formula, listed, shown
 from steinflow.models.formulas.design import collinear
+from steinflow.tables.remedies import formula_option
 
 _NAMES_OF_CODES = re.compile(
     r"(?:^|[_. ])(id|ids|code|zip|zipcode|postcode|postal|plz|subject|patient|person|participant|district|region|state|"
@@ -36,7 +37,7 @@ def about_codes(frame: Frame, y: Column | None = None) -> list[str]:
     return [
         f"{listed(found)} {'are' if many else 'is'} used as {'amounts' if many else 'an amount'}, with a slope. If "
         f"{'they hold' if many else 'it holds'} codes, add --categorical {shown(found[0])}, or give each code an "
-        f'effect of its own in a formula: --formula "... + (1 | {shown(found[0])})".'
+        f"effect of its own in a formula: {formula_option(f'... + (1 | {in_formula(found[0])})')}."
     ]
 
 

@@ -1,6 +1,6 @@
 """What to do about a column that cannot be used, as options of the command line."""
 
-from steinflow.estimators.columns import shown
+from steinflow.estimators.columns import in_formula, shown
 from steinflow.estimators.remedies import Remedies
 
 _MOST = 6  # columns to name
@@ -19,7 +19,12 @@ class _Options(Remedies):
         return f"add --missing-marker '{shown(marker)}'"
 
     def as_group(self, name):
-        return f'--formula "y ~ x + (1 | {shown(name)})"'
+        return formula_option(f"y ~ x + (1 | {in_formula(name)})")
 
 
 OPTIONS = _Options()
+
+
+def formula_option(text: str) -> str:
+    """Return the option with a formula; a shell would run what is in backticks between double quotes."""
+    return f"--formula '{text}'" if "`" in text else f'--formula "{text}"'

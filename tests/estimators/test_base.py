@@ -170,3 +170,9 @@ def test_a_model_for_every_group_is_that_of_its_rows():
     assert classes["1"].predict_proba(X).shape == (120, 2)
     with pytest.raises(ValueError, match="hidden"):
         sf.SteinRegressor(hidden=(5,)).fit_groups(X, y, by)
+
+
+def test_hidden_layers_are_a_list():
+    X, y = np.zeros((9, 1)), np.arange(9.0)
+    with pytest.raises(ValueError, match=r"such as \(50,\); got 50"):
+        sf.SteinRegressor(hidden=50).fit(X, y)

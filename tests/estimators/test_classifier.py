@@ -62,3 +62,8 @@ def test_errors():
     with pytest.raises(ValueError, match="needs classes"):
         sf.SteinClassifier().partial_fit(X, y)
     assert not hasattr(sf.SteinClassifier(hidden=(5,)), "partial_fit")
+
+
+def test_the_only_class_is_named_plainly():
+    with pytest.raises(ValueError, match=r"one class, 1\.0\."):
+        sf.SteinClassifier().fit(np.zeros((9, 1)), np.ones(9))

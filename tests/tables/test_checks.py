@@ -61,6 +61,15 @@ def test_a_group_that_was_left_out_and_a_curve():
     assert "bs(x, df=5)" in _found(checks)["residuals"].remedies[0]
 
 
+def test_advice_can_be_typed():
+    rng = np.random.default_rng(2)
+    codes = rng.integers(0, 15, 300)
+    y = rng.normal(size=15)[codes] + rng.normal(size=300)
+    drawn = _drawn(y, 0 * y, lambda r, m: r.normal(m, 1.4), **{"subject no": codes})
+    [advice] = _found(model_checks(drawn, None))["residuals"].remedies
+    assert "--formula '... + (1 | `subject no`)'" in advice  # a shell would run `subject no` in double quotes
+
+
 def test_positive_numbers_and_counts_taken_for_real_ones():
     rng = np.random.default_rng(3)
     prices = np.exp(rng.normal(size=300))

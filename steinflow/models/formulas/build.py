@@ -16,7 +16,7 @@ from steinflow.models.formulas.counts import (
     ZeroInflatedNegativeBinomial,
     ZeroInflatedPoisson,
 )
-from steinflow.models.formulas.design import Design, collinear, names_of_columns, separated, warn
+from steinflow.models.formulas.design import Design, collinear, far, names_of_columns, separated, warn
 from steinflow.models.formulas.families import Gaussian, ResponseFamily, StudentT
 from steinflow.models.formulas.positive import Beta, Exponential, Gamma, LogNormal, Weibull
 from steinflow.models.formulas.predictions import predictor_rows, response_rows
@@ -24,7 +24,7 @@ from steinflow.models.formulas.predictors import Predictor
 from steinflow.models.formulas.priors import Prior, replaced
 from steinflow.models.formulas.regression import LogLikelihood, LogPrior, Regression
 from steinflow.models.formulas.response import censored, evaluate, for_family, response_columns, survived
-from steinflow.models.formulas.syntax import Formula, FormulaError, nearest, parse
+from steinflow.models.formulas.syntax import Formula, FormulaError, columns_of, nearest, parse
 from steinflow.models.formulas.tables import as_frame, as_known, check_columns, complete_rows
 from steinflow.models.formulas.target import About, FormulaTarget
 from steinflow.models.formulas.usual import usual_priors
@@ -113,7 +113,7 @@ def formula(
     kind = _family(family)
     parsed = _parsed(formula, kind)
     frame, environment = as_frame(data), _environment(functions or {})
-    names = {str(name) for each in parsed.values() for name in each.model.var_names}
+    names = {name for each in parsed.values() for name in columns_of(each.model)}
     predictor_columns = tuple(sorted(names & set(map(str, frame.columns))))
     response_term = parsed["mu"].response
     names |= response_columns(response_term) | ({weights} if weights else set())
@@ -129,8 +129,17 @@ def formula(
     predictors = {
         name: _predictor(name, design, arrays[name], own, shift=shift, unit=unit) for name, design in designs.items()
     }
+    _check_names(own, predictors)
     for name, predictor in predictors.items():
-        notes += collinear(arrays[name].X, names_of_columns(predictor.terms))
+        centered = predictor.has_intercept or predictor.has_thresholds
+        names_of_X = names_of_columns(predictor.terms)
+        notes += collinear(arrays[name].X, names_of_X, centered=centered) + far(arrays[name].X, names_of_X)
+    if own.ordered and response.is_sorted_text:
+        levels = " < ".join(map(repr, response.levels or ()))
+        notes += (
+            f"The classes of {response.name!r} are text, so their order is that of the alphabet: {levels}. For "
+            "another, number them, or make the column an ordered category.",
+        )
     if own.name == "bernoulli":
         notes += separated(arrays["mu"].X, response.y, predictors["mu"].terms)
     warn(notes)
@@ -185,6 +194,19 @@ def _predictor(name, design, arrays, family, *, shift, unit) -> Predictor:
         plain=frozenset(),
         num_outputs=family.num_outputs if is_mean else 1,
     )
+
+
+def _check_names(family, predictors):
+    """Refuse columns with the name of another parameter, in whose place they would be."""
+    found = {"Intercept", "threshold", *family.auxiliary}
+    for predictor in predictors.values():
+        for term in predictor.terms:
+            name = predictor.named(term.name)
+            if name in found:
+                raise FormulaError(
+                    f"Two parameters would have the name {name!r}; give the column {term.name!r} another."
+                )
+            found.add(name)
 
 
 def _family(name) -> type[ResponseFamily]:
@@ -260,6 +282,8 @@ def _support(prior):
 def _weights(frame, name):
     if name is None:
         return {}
+    if frame[name].dtype.kind not in "biuf":
+        raise FormulaError(f"Weights are numbers; column {name!r} has others, such as {str(frame[name].iloc[0])!r}.")
     values = frame[name].to_numpy(float)
     if np.any(values <= 0):
         raise FormulaError(

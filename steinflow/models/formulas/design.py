@@ -11,6 +11,7 @@ from steinflow.models.formulas.syntax import Formula, FormulaError
 from steinflow.models.formulas.tables import Frame
 
 _COLLINEAR = 1e-6  # of the largest singular value
+_FAR = 1e5  # sds from zero; single precision has seven digits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +50,10 @@ class Design:
                 f"The formula {formula.text!r} does not work on this table: {_reason(error)}."
             ) from error
         terms = formula.model.common_terms
+        for term in terms:
+            _check_values(term, term.data)
+        for term in formula.model.group_terms:
+            _check_values(term.expr, _values(term.expr, len(frame)))
         by_name = {term.name: term for term in formula.model.group_terms}
         blocks = [tuple(by_name[name] for name in names) for names, _ in formula.blocks]
         levels, positions = zip(*(_levels(block[0], frame) for block in blocks), strict=True) if blocks else ((), ())
@@ -90,8 +95,8 @@ class Design:
         """Return the arrays of another table, and what there is to say; levels never seen come after the known ones."""
         num_rows, notes, groups = len(frame), [], []
         try:
-            X = _stacked([term.eval_new_data(frame) for term in self.common], num_rows)
-            offset = _summed([term.eval_new_data(frame) for term in self.offsets], num_rows)
+            X = _stacked([_new_values(term, frame) for term in self.common], num_rows)
+            offset = _summed([_new_values(term, frame) for term in self.offsets], num_rows)
             for terms, levels in zip(self.groups, self.levels, strict=True):
                 index, new = _positions(terms[0], levels, frame)
                 Z = [_new_values(term.expr, frame) for term in terms]
@@ -109,11 +114,16 @@ class Design:
         return Arrays(X, offset, groups), tuple(notes)
 
 
-def collinear(X: np.ndarray, names: list[str]) -> tuple[str, ...]:
-    """Return a remark where columns are linear combinations of others, and the names of those that take part."""
+def collinear(X: np.ndarray, names: list[str], *, centered: bool = True) -> tuple[str, ...]:
+    """Return a remark where columns are linear combinations of others, and the names of those that take part.
+
+    `centered` says that there is an intercept too.
+    """
     if not X.shape[1]:
         return ()
-    scaled = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
+    scaled = X - X.mean(axis=0) if centered else X
+    sds = np.sqrt(np.mean(scaled**2, axis=0))
+    scaled = scaled / np.where(sds > 0, sds, 1.0)
     _, values, directions = np.linalg.svd(scaled, full_matrices=False)
     missing = directions[values <= _COLLINEAR * max(values[0], 1.0)]
     if not len(missing) and X.shape[1] <= len(X):
@@ -128,6 +138,19 @@ def collinear(X: np.ndarray, names: list[str]) -> tuple[str, ...]:
     return (
         f"The columns of {', '.join(map(repr, list(involved)[:6]))} are linear combinations of each other: the data "
         "cannot tell their effects apart, and the priors alone do.",
+    )
+
+
+def far(X: np.ndarray, names: list[str]) -> tuple[str, ...]:
+    """Return a remark where columns are so far from zero that single precision loses what varies in them."""
+    found = [
+        name for name, mean, sd in zip(names, X.mean(axis=0), X.std(axis=0), strict=True) if 0 < _FAR * sd < abs(mean)
+    ]
+    if not found:
+        return ()
+    return (
+        f"{', '.join(map(repr, dict.fromkeys(found)))} varies little around a number far from zero, so single "
+        "precision makes predictions coarse; subtract that number first.",
     )
 
 
@@ -213,7 +236,24 @@ def _values(term, num_rows):
 
 
 def _new_values(term, frame):
-    return np.ones(len(frame)) if term.kind == "intercept" else term.eval_new_data(frame)
+    if term.kind == "intercept":
+        return np.ones(len(frame))
+    values = term.eval_new_data(frame)
+    _check_values(term, values)
+    return values
+
+
+def _check_values(term, values):
+    """Refuse text with a single value, and functions that gave no finite numbers."""
+    values = np.asarray(values, float)
+    if not values[:1].size:
+        raise FormulaError(f"{term.name!r} has one value only, so there is nothing to compare; leave the term out.")
+    bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
+    if len(bad):
+        raise FormulaError(
+            f"{term.name!r} is not a finite number in {len(bad):,} of {len(values):,} rows; leave these rows out, or "
+            "change the term."
+        )
 
 
 def _stacked(parts, num_rows) -> np.ndarray:
@@ -226,5 +266,7 @@ def _summed(parts, num_rows) -> np.ndarray:
 
 
 def _reason(error) -> str:
+    if isinstance(error, KeyError):  # columns are looked up before
+        return f"there is no function {error}"
     text = f"{error}".strip().removesuffix(".")
     return text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}"

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from steinflow.models.formulas.design import Design
+from steinflow.models.formulas.syntax import columns_of
 from steinflow.models.formulas.tables import Frame
 
 _FEW = 30  # whole numbers with at most so many values may be codes: between them there is nothing
@@ -13,7 +14,7 @@ _FEW = 30  # whole numbers with at most so many values may be codes: between the
 
 def shown_effects(design: Design) -> list[tuple[str, ...]]:
     """Return the columns of every common term, each set of columns once; at most two of them."""
-    found = {tuple(sorted(map(str, term.var_names))): None for term in design.common}
+    found = {tuple(sorted(columns_of(term))): None for term in design.common}
     larger = [set(names) for names in found if len(names) == 2]
     alone = [names for names in found if len(names) == 1 and not any(set(names) <= other for other in larger)]
     return [*alone, *(tuple(sorted(names)) for names in larger)]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from steinflow.models.formulas.families import ResponseFamily
-from steinflow.models.formulas.syntax import FormulaError
+from steinflow.models.formulas.syntax import FormulaError, columns_of
 from steinflow.models.formulas.tables import Frame
 
 _STATUS = {"none": 0, "right": 1, "0": 0, "1": 1, "0.0": 0, "1.0": 1, "False": 0, "True": 1}
@@ -30,6 +30,7 @@ class Response:
         levels: names of the classes, where there are any.
         trials: of a binomial response.
         is_bound: whether the value is only a lower bound.
+        is_sorted_text: whether the levels have no order but that of the alphabet.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Response:
     levels: tuple[str, ...] | None = None
     trials: np.ndarray | None = None
     is_bound: np.ndarray | None = None
+    is_sorted_text: bool = False
 
     def selected(self, rows: np.ndarray) -> "Response":
         """Return the response of some of the rows."""
@@ -97,7 +99,7 @@ def evaluate(term: Any, frame: Frame, environment: Any, levels: tuple[str, ...] 
 
 def response_columns(term: Any) -> set[str]:
     """Return the columns that the response needs."""
-    return {str(name) for name in term.var_names}
+    return columns_of(term)
 
 
 def trial_columns(term: Any) -> set[str]:
@@ -124,18 +126,26 @@ def _plain(name, values, levels) -> Response:
 
     values = pandas.Series(np.asarray(values)) if not isinstance(values, pandas.Series) else values
     if pandas.api.types.is_numeric_dtype(values):
-        return Response(name, values.to_numpy(float))
+        y = values.to_numpy(float)
+        if not np.isfinite(y).all():
+            raise FormulaError(
+                f"The response {name!r} is not a finite number in {np.sum(~np.isfinite(y)):,} of {len(y):,} rows; "
+                "leave these rows out, or change the function."
+            )
+        return Response(name, y)
     if values.dtype.kind in "Mm":
         raise FormulaError(f"The response {name!r} holds dates or times; turn it into numbers first.")
+    ordered = hasattr(values, "cat") and values.cat.ordered
     if levels is None:
-        ordered = hasattr(values, "cat") and values.cat.ordered
         used = values.cat.remove_unused_categories().cat.categories if hasattr(values, "cat") else values.unique()
         levels = tuple(map(str, used if ordered else sorted(used)))
     position = {level: i for i, level in enumerate(levels)}
     unknown = sorted(set(values.astype(str)) - set(position))
     if unknown:
         raise FormulaError(f"{name!r} has the level {unknown[0]!r}, which the fit has not seen.")
-    return Response(name, np.array([position[text] for text in values.astype(str)], float), levels)
+    return Response(
+        name, np.array([position[text] for text in values.astype(str)], float), levels, is_sorted_text=not ordered
+    )
 
 
 def for_family(response: Response, kind: type[ResponseFamily]) -> tuple[ResponseFamily, Response]:

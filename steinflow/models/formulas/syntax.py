@@ -53,7 +53,10 @@ def parse(text: str) -> Formula:
     try:
         reader = parser.Parser(scanner.Scanner(plain).scan())
     except scanner.ScanError as error:
-        raise FormulaError(f"The formula {text!r} cannot be read: {error}.") from error
+        raise FormulaError(
+            f"The formula {text!r} cannot be read: {error}. Put a name with characters other than letters, digits, "
+            "dots and underscores, or with an underscore at its start, in backticks, and arithmetic in braces: {x**2}."
+        ) from error
     try:
         tree = reader.parse()
     except parser.ParseError as error:
@@ -64,10 +67,15 @@ def parse(text: str) -> Formula:
         model = Resolver(tree).resolve()
         groups = [Resolver(node).resolve() for node in _bars(tree)]
     except (ResolverError, TypeError, ValueError, AttributeError) as error:
-        raise FormulaError(f"The formula {text!r} cannot be understood: {error}.") from error
+        raise FormulaError(f"The formula {text!r} cannot be understood: {f'{error}'.removesuffix('.')}.") from error
     assert isinstance(model, Model)
     response, model.response = model.response, None
     return Formula(text, model, response, _blocks(groups, independent))
+
+
+def columns_of(part: Any) -> set[str]:
+    """Return the columns that a model or a term of formulae names; it names every literal too, by an empty text."""
+    return {str(name) for name in part.var_names if name}
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:

@@ -75,8 +75,16 @@ def complete_rows(frame: Frame, names: Collection[str]) -> tuple[Frame, np.ndarr
 
 
 def as_known(values: Any) -> Any:
-    """Return a column with its unused levels left out, and dates refused."""
-    if values.dtype.kind in "Mm":
+    """Return a column with its unused levels left out; decimals become floats, dates and mixtures are refused."""
+    from pandas.api.types import infer_dtype
+
+    kind = infer_dtype(values) if values.dtype.kind == "O" and not hasattr(values, "cat") else ""
+    if kind in ("decimal", "integer", "floating", "mixed-integer-float"):
+        return values.astype(float)
+    if kind.startswith("mixed") or values.dtype.kind == "c":
+        some = ", ".join(sorted({type(value).__name__ for value in values}))
+        raise FormulaError(f"Column {values.name!r} holds {some} values; make all of them numbers, or all text.")
+    if values.dtype.kind in "Mm" or kind in ("date", "datetime", "datetime64", "time", "timedelta", "period"):
         raise FormulaError(
             f"Column {values.name!r} holds dates or times; turn it into numbers first, such as days since the first."
         )

@@ -30,7 +30,7 @@ from steinflow.models.formulas.response import (
     trial_columns,
 )
 from steinflow.models.formulas.syntax import FormulaError
-from steinflow.models.formulas.tables import Frame, as_frame, check_columns
+from steinflow.models.formulas.tables import Frame, as_frame, as_known, check_columns
 from steinflow.models.supervised import log_weights_of
 from steinflow.results.diagnostics import as_key
 from steinflow.targets.base import Target
@@ -171,6 +171,7 @@ class FormulaTarget(Target):
         for name in frame.columns[frame.isna().any().to_numpy()]:
             count = int(frame[name].isna().sum())
             raise FormulaError(f"Column {name!r} has {count:,} missing values; fill them in or drop these rows.")
+        frame = frame.assign(**{name: as_known(frame[name]) for name in frame.columns})
         rows, notes = {"predictors": {}}, ()
         for name, predictor in self.regression.predictors.items():
             arrays, said = about.designs[name].arrays(frame)

@@ -187,3 +187,16 @@ def test_offsets_have_the_slope_one(table):
     p = jax.tree.map(lambda leaf: leaf[None], target.sample_prior(jax.random.key(0)))
     twice = target.means(p, table.assign(trials=2 * table["trials"]))
     np.testing.assert_allclose(twice, 2 * target.means(p), rtol=1e-4)
+
+
+@pytest.mark.parametrize("term", ["bs(t, df=4)", "poly(t, 2)", "{t / 2}", "np.where(t > 0.5, 1, 0)"])
+def test_functions_take_numbers(table, term):
+    target = sf.formula(f"y ~ {term} + x", table)
+    assert target.rows(table[:2])["predictors"]["mu"]["X"].shape[0] == 2
+    assert target.about.predictor_columns == ("t", "x")
+
+
+def test_trials_may_be_a_number(table):
+    target = sf.formula("p(count, 20) ~ x", table, family="binomial")
+    assert target.about.response.trials.tolist() == [20] * 60
+    assert target.rows(table[["x"]][:2])["trials"].tolist() == [20, 20]

@@ -1,6 +1,9 @@
 """What can be wrong with a formula, a table or a family: one clear sentence each."""
 
+import decimal
+
 import numpy as np
+import pandas
 import pytest
 
 import steinflow as sf
@@ -32,11 +35,31 @@ from steinflow.models.formulas import FormulaError
         ("y ~ x", {"priors": {"x": "Normal(0, -1)"}}, "does not work"),
         (["y ~ x", "nu ~ x"], {}, "no further parameter of the family 'gaussian'"),
         ("y ~ when", {}, "holds dates or times"),
+        ("y ~ day", {}, "holds dates or times"),
+        ("y ~ mixture", {}, "'mixture' holds int, str values"),
+        ("mixture ~ x", {"family": "bernoulli"}, "'mixture' holds int, str values"),
+        ("y ~ x + constant", {}, "'constant' has one value only"),
+        ("y ~ log(negative)", {}, r"'log\(negative\)' is not a finite number in 60 of 60 rows"),
+        ("y ~ (log(negative) | g)", {}, r"'log\(negative\)' is not a finite number in 60 of 60 rows"),
+        ("log(negative) ~ x", {}, r"response 'log\(negative\)' is not a finite number in 60 of 60 rows"),
+        ("y ~ sigma", {}, "Two parameters would have the name 'sigma'"),
+        (["y ~ sigma_x", "sigma ~ x"], {}, "Two parameters would have the name 'sigma_x'"),
+        ("y ~ s(x)", {}, "there is no function 's'"),
+        ("y ~ x^2", {}, "arithmetic in braces"),
+        ("y ~ x", {"weights": "z"}, "Weights are numbers; column 'z'"),
     ],
 )
 def test_one_clear_sentence_each(table, formula, options, message):
-    table = table.assign(constant="a", negative=-1.0, when=np.datetime64("2020-01-01"))
-    with pytest.raises(FormulaError, match=message):
+    table = table.assign(
+        constant="a",
+        negative=-1.0,
+        sigma=table["x"],
+        sigma_x=table["x"],
+        when=np.datetime64("2020-01-01"),
+        day=pandas.Period("2020", "D"),
+        mixture=pandas.Series([1, "a"] * 30),
+    )
+    with np.errstate(invalid="ignore"), pytest.raises(FormulaError, match=message):
         sf.formula(formula, table, **options)
 
 
@@ -50,6 +73,35 @@ def test_missing_rows_are_dropped_and_said(table):
 def test_collinear_columns_are_said(table):
     with pytest.warns(UserWarning, match="'x', 'twice' are linear combinations"):
         sf.formula("y ~ x + twice + t", table.assign(twice=2 * table["x"]))
+
+
+@pytest.mark.parametrize("formula", ["y ~ 0 + z", "y ~ 0 + one + x", "y ~ 0 + z:x"])
+def test_columns_that_stand_for_the_intercept_are_not_collinear(table, formula):
+    assert sf.formula(formula, table.assign(one=1.0)).notes == ()
+
+
+def test_an_alphabetical_order_of_classes_is_said(table):
+    size = pandas.Series(["low", "high", "medium"] * 20)
+    with pytest.warns(UserWarning, match="'high' < 'low' < 'medium'"):
+        sf.formula("size ~ x", table.assign(size=size), family="cumulative")
+    ordered = pandas.Categorical(size, ["low", "medium", "high"], ordered=True)
+    assert sf.formula("size ~ x", table.assign(size=ordered), family="cumulative").notes == ()
+
+
+def test_columns_far_from_zero_are_said(table):
+    with pytest.warns(UserWarning, match="'seconds' varies little around a number far from zero"):
+        sf.formula("y ~ x + seconds", table.assign(seconds=1.7e9 + 1000 * table["t"]))
+
+
+def test_decimals_are_numbers(table):
+    prices = table.assign(x=[decimal.Decimal(f"{value:.2f}") for value in table["x"]])
+    target = sf.formula("y ~ x", prices)
+    assert target.rows(prices[:2])["predictors"]["mu"]["X"].shape == (2, 1)
+
+
+def test_new_rows_must_be_finite(table):
+    with pytest.raises(FormulaError, match=r"'log\(x\)' is not a finite number in 1 of 2 rows"):
+        sf.formula("y ~ log(x)", table).rows({"x": [1.0, np.inf]})
 
 
 @pytest.mark.parametrize("formula", ["above ~ x + t", "above ~ level + t"])
