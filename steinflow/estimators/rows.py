@@ -31,6 +31,8 @@ def checked_data(
     Raises:
         ValueError: if X or y cannot be used.
     """
+    if y_numeric and np.asarray(y).dtype.kind in "Mm":
+        raise ValueError("y holds dates or times; turn it into numbers first, such as days since the first.")
     table = _table(estimator, X, reset=reset)
     if table is None:
         return validate_data(estimator, X, y, reset=reset, dtype=np.float64, y_numeric=y_numeric)

@@ -110,6 +110,12 @@ def test_columns_that_cannot_be_used_are_said_in_words_of_python(column, message
     assert "--" not in str(error.value)
 
 
+def test_dates_are_nothing_to_predict():
+    y = np.arange("2020-01-01", "2020-01-21", dtype="datetime64[D]")
+    with pytest.raises(ValueError, match="y holds dates or times"):
+        sf.SteinRegressor().fit(np.arange(20.0)[:, None], y)
+
+
 def test_a_constant_column_of_text_is_left_out():
     estimator = sf.SteinRegressor()
     with pytest.warns(UserWarning, match="Left out because constant: 'land'"):

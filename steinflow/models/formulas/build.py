@@ -23,7 +23,7 @@ from steinflow.models.formulas.predictions import predictor_rows, response_rows
 from steinflow.models.formulas.predictors import Predictor
 from steinflow.models.formulas.priors import Prior, replaced
 from steinflow.models.formulas.regression import LogLikelihood, LogPrior, Regression
-from steinflow.models.formulas.response import censored, evaluate, for_family, response_columns, survived
+from steinflow.models.formulas.response import censored, evaluate, for_family, response_columns, survived, trial_columns
 from steinflow.models.formulas.syntax import Formula, FormulaError, columns_of, nearest, parse
 from steinflow.models.formulas.tables import as_frame, as_known, check_columns, complete_rows
 from steinflow.models.formulas.target import About, FormulaTarget
@@ -120,6 +120,8 @@ def formula(
     check_columns(frame, names, known=functions or {})
     table_length = len(frame)
     frame, row_numbers, notes = complete_rows(frame, names)
+    if leaked := sorted((response_columns(response_term) - trial_columns(response_term)) & set(predictor_columns)):
+        notes += (f"The response is predicted from its own column {leaked[0]!r}; leave that out of the predictors.",)
     frame = frame.apply(as_known)
     own, response = for_family(evaluate(response_term, frame, environment), kind)
     link = _link(link, own)

@@ -88,6 +88,12 @@ def test_an_alphabetical_order_of_classes_is_said(table):
     assert sf.formula("size ~ x", table.assign(size=ordered), family="cumulative").notes == ()
 
 
+@pytest.mark.parametrize(("formula", "family"), [("y ~ x + y", "gaussian"), ("log(count) ~ x + count", "gaussian")])
+def test_a_response_among_its_predictors_is_said(table, formula, family):
+    with pytest.warns(UserWarning, match="predicted from its own column"):
+        sf.formula(formula, table.assign(count=1.0 + np.arange(len(table))), family=family)
+
+
 def test_columns_far_from_zero_are_said(table):
     with pytest.warns(UserWarning, match="'seconds' varies little around a number far from zero"):
         sf.formula("y ~ x + seconds", table.assign(seconds=1.7e9 + 1000 * table["t"]))
