@@ -61,7 +61,7 @@ def scored(fit: Fit, train: Rows, test: Rows, seed: int) -> dict[str, float]:
 def _line(name, method, runs):
     seconds = np.mean([found["core_seconds"] for found in runs])
     coverage = 100 * np.mean([found["coverage"] for found in runs])
-    numbers = f"{cell(runs, 'rmse', '.4g')} | {cell(runs, 'nll', '.3f')} | {coverage:.0f}% | {seconds:,.0f}"
+    numbers = f"{cell(runs, 'rmse', '.4f')} | {cell(runs, 'nll', '.3f')} | {coverage:.0f}% | {seconds:,.0f}"
     return f"| {name} | {method} | {len(runs)} | {numbers} |"
 
 
