@@ -193,7 +193,7 @@ class SteinEstimator(BaseEstimator, abc.ABC):
 
     def _model(self, X, y) -> Supervised:
         if self.activation not in _ACTIVATIONS:
-            raise ValueError(f"activation is one of {list(_ACTIVATIONS)}; got {self.activation!r}.")
+            raise ValueError(f"activation must be one of {list(_ACTIVATIONS)}; got {self.activation!r}.")
         inputs, num_rows = (X - self.shift_) / self.scale_, len(y)
         y = (y - self.response_shift_) / self.response_scale_ if self._family.real_valued else y
         batch_size = usual_batch_size(num_rows, is_network=bool(self.hidden))

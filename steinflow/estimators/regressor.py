@@ -79,7 +79,7 @@ class _Regressor(RegressorMixin, SteinEstimator):
             ValueError: if a level is not between 0 and 1.
         """
         if not all(0 < level < 1 for level in levels):
-            raise ValueError(f"levels are probabilities between 0 and 1, such as (0.05, 0.5, 0.95); got {levels}.")
+            raise ValueError(f"levels must be probabilities between 0 and 1, such as (0.05, 0.5, 0.95); got {levels}.")
         quantiles = self._predicted(lambda distribution: [distribution.quantile(level) for level in levels], X)
         return quantiles.T * self.response_scale_ + self.response_shift_
 
@@ -94,7 +94,7 @@ class _Regressor(RegressorMixin, SteinEstimator):
             ValueError: if the level is not between 0 and 1.
         """
         if not 0 < level < 1:
-            raise ValueError(f"level is a probability between 0 and 1, such as 0.9; got {level}.")
+            raise ValueError(f"level must be a probability between 0 and 1, such as 0.9; got {level}.")
         low, high = self.predict_quantiles(X, ((1 - level) / 2, (1 + level) / 2)).T
         return low, high
 
@@ -215,7 +215,7 @@ class SteinRegressor(_Regressor):
     def _family(self) -> Family:
         noise = self.noise or ("varying" if self.hidden else "constant")
         if noise not in _NOISES:
-            raise ValueError(f"noise is one of {list(_NOISES)}; got {noise!r}.")
+            raise ValueError(f"noise must be one of {list(_NOISES)}; got {noise!r}.")
         return _NOISES[noise]
 
     def _scaling(self, y):

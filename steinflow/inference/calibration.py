@@ -66,7 +66,7 @@ def calibrate(
         ```
     """
     if number < _FEWEST:
-        raise ValueError(f"Calibration takes at least {_FEWEST} simulations, better hundreds; got number={number}.")
+        raise ValueError(f"Calibration needs at least {_FEWEST} simulations, preferably hundreds; got number={number}.")
     if isinstance(target, Target):
         make, prior, simulate = target.given, prior or target.sample_prior, simulate or target.simulate
     elif prior is None or simulate is None:

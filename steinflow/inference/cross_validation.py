@@ -90,7 +90,7 @@ def _parts(folds, num_rows: int, key: PRNGKeyArray) -> tuple[list[str], np.ndarr
         return list(map(str, range(int(folds)))), parts
     groups = rows_by_group(folds)
     if len(groups) < 2:
-        raise ValueError("folds has one part only: without it there is nothing to fit.")
+        raise ValueError("folds puts all rows into one part, so no rows are left to fit. Use at least two parts.")
     parts = np.empty(num_rows, int)
     for k, rows in enumerate(groups.values()):
         parts[rows] = k

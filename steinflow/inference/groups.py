@@ -111,7 +111,9 @@ def fit_groups(
 
 def _warn_of(left_out: list[str], number: int, min_rows: int) -> None:
     if len(left_out) == number:
-        raise ValueError(f"None of the {number} groups has {min_rows} complete rows or more; there is nothing to fit.")
+        raise ValueError(
+            f"None of the {number} groups has {min_rows} complete rows or more; so there is nothing to fit."
+        )
     if left_out:
         some = ", ".join(map(repr, left_out[:_NAMED])) + (", ..." if len(left_out) > _NAMED else "")
         few = "no complete rows" if min_rows == 1 else f"fewer than {min_rows} complete rows"

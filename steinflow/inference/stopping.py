@@ -48,7 +48,7 @@ class Converged(StoppingRule):
 
     def __check_init__(self):
         if self.patience < 1:
-            raise ValueError(f"patience is a number of records, at least 1; got {self.patience}.")
+            raise ValueError(f"patience must be a number of records, at least 1; got {self.patience}.")
 
     def __call__(self, history: Mapping[str, Sequence]) -> bool:
         ksd = np.asarray(history["ksd"])

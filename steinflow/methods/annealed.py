@@ -29,10 +29,10 @@ class Annealed(Method):
 
     def __check_init__(self):
         if not isinstance(self.method, Method):
-            raise TypeError(f"Annealed takes a method, as in sf.Annealed(sf.SVGD()); got {self.method!r}.")
+            raise TypeError(f"Annealed needs a method, as in sf.Annealed(sf.SVGD()); got {self.method!r}.")
         if not 0 < self.start <= 1 or not 0 < self.until <= 1:
             raise ValueError(
-                "start, an inverse temperature, and until, a part of the run, are above 0 and at most 1; "
+                "start (an inverse temperature) and until (a fraction of the run) must be above 0 and at most 1; "
                 f"got {self.start} and {self.until}."
             )
 

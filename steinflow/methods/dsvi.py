@@ -58,7 +58,7 @@ class DSVI(Method):
 
     def __check_init__(self):
         if self.covariance not in ("full", "diagonal", "ard"):
-            raise ValueError(f"covariance is 'full', 'diagonal' or 'ard'; got {self.covariance!r}.")
+            raise ValueError(f"covariance must be 'full', 'diagonal' or 'ard'; got {self.covariance!r}.")
 
     def init(self, target, particles, *, num_steps, key):
         mean = jnp.mean(particles, axis=0)

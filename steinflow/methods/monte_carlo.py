@@ -29,7 +29,7 @@ class MonteCarlo(Method):
     def __check_init__(self):
         if not callable(self.sampler):
             raise TypeError(
-                f"MonteCarlo takes a function from a key to one draw, sf.MonteCarlo(lambda key: ...); got "
+                f"MonteCarlo needs a function from a key to one draw, sf.MonteCarlo(lambda key: ...); got "
                 f"{self.sampler!r}. Where there is none, use sf.NUTS() or sf.SVGD()."
             )
 

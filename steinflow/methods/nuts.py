@@ -61,8 +61,8 @@ class NUTS(Method):
         refuse_minibatches(target, "NUTS", "a trajectory that changes its density on the way is not reversible")
         if len(particles) < self.num_chains:
             raise ValueError(
-                f"NUTS starts {self.num_chains} chains, each from a particle of its own; got {len(particles)}. Pass "
-                f"more of them, or ask for fewer chains: sf.NUTS(num_chains={len(particles)})."
+                f"NUTS needs one starting particle for each of its {self.num_chains} chains; got {len(particles)}. "
+                f"Pass more of them, or ask for fewer chains: sf.NUTS(num_chains={len(particles)})."
             )
         blackjax = _blackjax()
         warmup: Any = blackjax.window_adaptation(

@@ -49,7 +49,9 @@ class PMD(Method):
 
     def __check_init__(self):
         if self.constant and not (self.step_size and 0 < self.step_size <= 1):
-            raise ValueError(f"PMD(constant=True) takes step_size as gamma, between 0 and 1; got {self.step_size}.")
+            raise ValueError(
+                f"With PMD(constant=True), step_size is gamma and must be between 0 and 1; got {self.step_size}."
+            )
 
     def init(self, target, particles, *, num_steps, key):
         need_log_density(target, "PMD")

@@ -35,7 +35,7 @@ class Schedule(eqx.Module):
     def __check_init__(self):
         if not ((self.step_size is None or self.step_size > 0) and 0 <= self.decay <= 1 and self.offset > 0):
             raise ValueError(
-                "step_size and offset are positive and decay lies between 0 and 1; "
+                "step_size and offset must be positive, and decay must be between 0 and 1; "
                 f"got {self.step_size}, {self.offset} and {self.decay}."
             )
 

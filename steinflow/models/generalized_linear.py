@@ -94,7 +94,7 @@ class GeneralizedLinear(Supervised):
     ):
         if intercept_prior is not None and not intercept:
             raise ValueError(
-                "intercept_prior is given, but there is no intercept; leave it out, or say intercept=True."
+                "intercept_prior is given, but there is no intercept; leave it out, or pass intercept=True."
             )
         self.intercept = intercept
         intercepts = None

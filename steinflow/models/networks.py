@@ -292,6 +292,6 @@ def _is_module(network) -> bool:
 
 def _unknown(network):
     return TypeError(
-        "A network is a function from a key to an Equinox or nnx module, such a module, or a Flax linen module "
-        f"(pip install 'steinflow[flax]'); got {network!r}."
+        "A network must be a function from a key to an Equinox or nnx module, such a module itself, or a Flax linen "
+        f"module (pip install 'steinflow[flax]'); got {network!r}."
     )

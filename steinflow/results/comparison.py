@@ -98,7 +98,7 @@ def compare(results: Mapping[str, Result], *, by: Literal["loo", "evidence"] = "
     if by not in _WORDS:
         raise ValueError(f'by is "loo" or "evidence"; got {by!r}.')
     if len(results) < 2:
-        raise ValueError("A comparison takes the results of two models or more, by name: {'a': ..., 'b': ...}.")
+        raise ValueError("A comparison needs the results of at least two models, by name: {'a': ..., 'b': ...}.")
     return _by_loo(results) if by == "loo" else _by_evidence(results, key)
 
 
@@ -143,7 +143,7 @@ def leave_one_out(result: Result, name: str = "the model") -> tuple[np.ndarray, 
 
     observations = None if result.target is None else result.target.observations
     if observations is None:
-        raise ValueError(f"LOO needs the likelihood of every row, which {name} does not have; compare by evidence.")
+        raise ValueError(f"LOO needs the likelihood of every row, which {name} does not have; use by='evidence'.")
     found = observations.log_likelihoods(jax.tree.map(np.asarray, result.particles))
     values = np.concatenate([np.reshape(each, (len(result), -1)) for each in found.values()], axis=1).T.astype(float)
     log_weights, k = psis(-values)

@@ -137,9 +137,9 @@ def evidence_of(
     error = math.sqrt(max(1 / effective - 1 / num_draws, 0.0))
     if not k <= _LARGEST_K:
         reason = (
-            f"Pareto k is {k:.2f}, above {_LARGEST_K}: a few draws rule the sum, because no mixture of these particles "
-            "covers the posterior. Look at the verdict; more particles, or other coordinates of the parameters "
-            "(non-centred ones, say), may help"
+            f"Pareto k is {k:.2f}, above {_LARGEST_K}: a few draws dominate the sum, because no mixture of these "
+            "particles covers the posterior. Look at the verdict. More particles may help, or other coordinates of the "
+            "parameters, for example non-centred ones"
         )
         return Evidence(math.nan, math.nan, float(k), effective, reason)
     return Evidence(float(np.asarray(logsumexp(log_weights))) - math.log(num_draws), error, float(k), effective)

@@ -41,7 +41,7 @@ def conditional_effects(result: Result, effects: Sequence[Sequence[str]] | None 
     target = formula_of(result, "conditional_effects")
     chosen = [tuple(names) for names in (target.effects() if effects is None else effects)]
     if not chosen:
-        raise ValueError("The formula has no predictors whose effects could be drawn.")
+        raise ValueError("The formula has no predictors whose effects can be plotted.")
     num_columns = min(3, len(chosen))
     num_rows = -(-len(chosen) // num_columns)
     with style() as plt:
@@ -132,7 +132,7 @@ def _draw_check(target, drawn, title, *, calibrated):
     y, new = np.asarray(observed[name], float).reshape(-1), np.asarray(drawn[name], float)
     new = new.reshape(len(new), -1)
     if getattr(getattr(getattr(target, "about", None), "response", None), "is_bound", None) is not None:
-        raise ValueError("Some observed values are only lower bounds, beside which new data would look too large.")
+        raise ValueError("Some observed values are only lower bounds, so new data would look too large beside them.")
     with style() as plt:
         figure, axis = plt.subplots(figsize=(5.2, 3.4), layout="constrained")
         if calibrated and set(np.unique(y)) <= {0.0, 1.0}:

@@ -228,7 +228,7 @@ def _recorded(result, parameters, recorded):
     """Return the recorded steps, one or two names, and the particles as an array of records, particles, parameters."""
     if recorded not in result.history:
         raise ValueError(
-            f"The history has no {recorded!r}, only {', '.join(result.history)}. Record the particles on their way: "
+            f"The history has no {recorded!r}, only {', '.join(result.history)}. Record the particles during the run: "
             f'fit(..., record={{"{recorded}": lambda particles: particles}}).'
         )
     tree = result.history[recorded]

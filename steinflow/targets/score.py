@@ -87,8 +87,8 @@ class _Outside:
         if self.with_log_density:
             if not (isinstance(returned, tuple) and len(returned) == 2):
                 raise ValueError(
-                    "With with_log_density=True the function returns a pair: scores, and one log density per particle; "
-                    f"got {type(returned).__name__}."
+                    "With with_log_density=True the function must return a pair: scores and one log density per "
+                    f"particle; got {type(returned).__name__}."
                 )
             returned, values = returned[0], np.asarray(returned[1])
         if values.shape != (num_particles,):

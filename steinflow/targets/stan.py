@@ -91,7 +91,7 @@ class StanObservations(Observations):
 
     def predictive(self, particles, *args, key, **kwargs):
         if args:
-            raise TypeError("A Stan model has no arguments but its data, by name: result.predictive(x=x_new).")
+            raise TypeError("The only arguments of a Stan model are its data, by name: result.predictive(x=x_new).")
         model = self.target.model.with_data(kwargs) if kwargs else self.target.model
         quantities = self._generated(model, particles, int(jax.random.bits(key) >> 1))
         return {name: values for name, values in quantities.items() if name != self.target.log_likelihood}

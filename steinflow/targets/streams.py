@@ -129,9 +129,13 @@ class Stream(HostData):
         epoch: Iterable[Batch] | None = None,
     ):
         if not callable(batches) and not isinstance(batches, Iterable):
-            raise TypeError(f"A stream is an iterable of batches, or a function step -> iterator; got {batches!r}.")
+            raise TypeError(
+                f"A stream must be an iterable of batches, or a function step -> iterator; got {batches!r}."
+            )
         if isinstance(epoch, Iterator) or not isinstance(epoch, Iterable | None):
-            raise TypeError(f"epoch is an iterable over all rows that starts anew every time; got {epoch!r}.")
+            raise TypeError(
+                f"epoch must be an iterable over all rows that can be restarted, not a generator; got {epoch!r}."
+            )
         self.batches, self.num_rows = batches, num_rows
         again = isinstance(batches, Iterable) and not isinstance(batches, Iterator)
         self.epoch = batches if epoch is None and again else epoch
@@ -195,7 +199,7 @@ class Stream(HostData):
             shapes = [jax.tree.map(np.shape, tree) for tree in (self._shape, batch)]
             if shapes[0] != shapes[1]:
                 raise ValueError(
-                    f"All batches of a stream have the same shapes: expected {shapes[0]}, got {shapes[1]} at step "
+                    f"All batches of a stream must have the same shapes: expected {shapes[0]}, got {shapes[1]} at step "
                     f"{self._position}."
                 )
             self._position += 1

@@ -263,7 +263,7 @@ def _weights(frame, name):
     values = frame[name].to_numpy(float)
     if np.any(values <= 0):
         raise FormulaError(
-            f"Weights are positive; column {name!r} has {np.sum(values <= 0):,} that are not, such as "
+            f"Weights must be positive; column {name!r} has {np.sum(values <= 0):,} that are not, such as "
             f"{values[values <= 0][0]:g}."
         )
     return {"weight": _floats(values)}
