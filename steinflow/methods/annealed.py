@@ -14,13 +14,14 @@ from steinflow.methods.base import Method
 class Annealed(Method):
     """A method that first runs on flatter versions of the target, for separated modes: `sf.Annealed(sf.SVGD())`.
 
-    Known bias: modes that separate while the target is still flat keep the number of particles that they have then.
-    A density whose tails fall slower than |x|^(-d / start) cannot be normalised at the start; take a larger one there.
+    Known bias: modes that separate while the target is still flat keep the number of particles that they have at that
+    moment. A density whose tails fall more slowly than |x|^(-d / start) cannot be normalised at first; use a larger
+    `start` for it.
 
     Args:
-        method: what runs.
+        method: the method to run.
         start: the inverse temperature of the first step, between 0 and 1.
-        until: the part of the run over which it rises to 1.
+        until: the fraction of the run over which it rises to 1.
     """
 
     method: Method

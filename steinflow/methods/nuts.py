@@ -30,12 +30,12 @@ class NUTS(Method):
     `fit(target, sf.NUTS(), num_steps=1000)` gives 1,000 draws from each of 4 chains. All the data is used at every
     step, so targets with minibatches are refused.
 
-    Known bias: none in the limit. With S effective draws the error of a mean is sd / sqrt(S); look at R-hat and the
-    effective sample size in `arviz.summary(result.to_arviz())`, and at `result.info["num_divergent"]`, the trajectories
-    that could not follow the density, before trusting them.
+    Known bias: none in the limit. With S effective draws the error of a mean is sd / sqrt(S). Before trusting the
+    draws, look at R-hat and the effective sample size in `arviz.summary(result.to_arviz())`, and at
+    `result.info["num_divergent"]`, the number of trajectories that could not follow the density.
 
     Args:
-        num_chains: chains side by side.
+        num_chains: how many chains run side by side.
         num_warmup: steps of adaptation before the first draw.
 
     Other arguments:

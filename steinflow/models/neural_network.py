@@ -167,9 +167,9 @@ class NeuralNetwork(Supervised):
     Gamma(shape, 1 / rate), and the noise at the particle's own training error.
 
     Other arguments:
-        prior_scale: weights have the prior N(0, prior_scale² / fan_in), and biases N(0, prior_scale²); "learned" is a
-            scale for the weights and one for the biases of every layer, integrated out, for `sf.Ensemble`; None is the
-            paper's prior, one precision for all that is inferred.
+        prior_scale: weights have the prior N(0, prior_scale² / fan_in), and biases N(0, prior_scale²). "learned" means
+            one scale for the weights and one for the biases of every layer, integrated out, for `sf.Ensemble`. None
+            means the paper's prior: one precision for all weights and biases, which is inferred.
         standardize: shift and scale the features, and a real-valued y, to mean 0 and sd 1 on the training rows.
         shape, rate: of the Gamma priors of lambda and gamma.
 

@@ -132,10 +132,10 @@ class Density(ConstrainedTarget):
     """A target given by a function of one particle.
 
     Args:
-        function: takes one particle, in the user's space, to its log density up to a constant.
-        prior: takes a key to one starting particle.
-        constraints: where parameters live, as `sf.constraints` (positive, unit_interval, simplex, ...): one for all, or
-            a pytree that matches the particle, or a prefix of it; None leaves a parameter on the real line.
+        function: a function of one particle, in the user's space, that returns its log density up to a constant.
+        prior: a function of a key that returns one starting particle.
+        constraints: the range of the parameters, from `sf.constraints` (positive, unit_interval, simplex, ...): one for
+            all, or a pytree that matches the particle or is a prefix of it. None means the real line.
 
     Example:
         ```python

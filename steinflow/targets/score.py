@@ -24,11 +24,11 @@ def from_score(
     (NUTS, NPV) need `with_log_density`; SVGD and SGLD do not.
 
     Args:
-        function: takes particles (NumPy arrays with a leading axis, in the structure that `fit` was given) to the
-            gradient of the log density at each of them, in the same structure.
-        with_log_density: whether the function returns a pair of the scores and one log density per particle.
-        prior: takes a key to one starting particle.
-        constraints: as for `sf.Density`; scores and log densities are those in the user's space.
+        function: a function of all particles (NumPy arrays with a leading axis, in the structure that `fit` was given)
+            that returns the gradient of the log density at each of them, in the same structure.
+        with_log_density: whether the function returns a pair: the scores, and one log density per particle.
+        prior: a function of a key that returns one starting particle.
+        constraints: as for `sf.Density`; scores and log densities refer to the user's space.
 
     Example:
         ```python
