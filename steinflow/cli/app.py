@@ -48,8 +48,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted; with --strict 3 for a red verdict on the "
-    "inference, 4 for a red check of the model.",
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. With --strict also 3 for a red verdict on "
+    "the inference, and 4 for a red check of the model.",
 )
 _TABLES, _MORE = "Tables", "More"
 
@@ -89,7 +89,7 @@ def manual(
 ) -> None:
     """Bayesian regression from the command line, by Stein variational gradient descent.
 
-    Particles move until together they represent the posterior; a verdict says whether they do.
+    Particles move until together they represent the posterior. A verdict says whether they succeeded.
 
       steinflow fit houses.csv --target price     [dim]fit, test on held-out rows, save the run[/dim]
       steinflow report runs/houses-price          [dim]one HTML file about it that opens offline[/dim]

@@ -59,7 +59,7 @@ def clear_errors(command: Callable) -> Callable:
             what = f"{shown(error.filename, 200)}: {error.strerror}" if error.filename else str(error)
             fail(f"{what.removesuffix('.')}. Nothing was written.")
         except Exception as error:  # noqa: BLE001
-            fail(f"This is a bug in steinflow: {type(error).__name__}: {error} (--debug shows where).")
+            fail(f"This is a bug in steinflow: {type(error).__name__}: {error} (add --debug to see where).")
 
     return run
 
@@ -103,7 +103,7 @@ def print_checks(run: Run) -> None:
         out.print(Text(f"  {sentence(check['text'])}"), soft_wrap=True)
     fine = [check["name"] for check in run.checks if check["level"] == "good"]
     if fine:
-        out.print(Text(f"  As expected of the model: {', '.join(fine)}."), soft_wrap=True)
+        out.print(Text(f"  As the model expects: {', '.join(fine)}."), soft_wrap=True)
     for remedy in dict.fromkeys(remedy for check in found for remedy in check["try"]):
         out.print(Text(f"  → Try {remedy.removesuffix('.')}."), soft_wrap=True)
 

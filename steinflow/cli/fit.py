@@ -33,13 +33,13 @@ def fit(
         str | None,
         typer.Option(
             metavar="UNITS",
-            help="Units of the hidden layers of a network, such as 50 or 50,20; 50 if not given.",
+            help="Units in each hidden layer of a network, for example 50 or 50,20. Default: 50.",
             show_default=False,
         ),
     ] = None,
     method: Annotated[
         MethodName | None,
-        typer.Option(help="Inference method: svgd, or ensemble for a network, if not given.", show_default=False),
+        typer.Option(help="Inference method. Default: svgd, or ensemble for a network.", show_default=False),
     ] = None,
     particles: Annotated[
         int | None,
@@ -47,7 +47,7 @@ def fit(
             "--particles",
             "-n",
             min=1,
-            help="Points that represent the posterior. If not given: 100; for a network 10, each of which explores.",
+            help="Number of points that represent the posterior. Default: 100, or 10 exploring ones for a network.",
             show_default=False,
         ),
     ] = None,
@@ -55,8 +55,8 @@ def fit(
         int | None,
         typer.Option(
             min=1,
-            help="The most steps to take; a run stops when its particles have settled. If not given: 1,000; for "
-            "a network 10,000 for every hidden layer.",
+            help="Maximum number of steps; a run stops earlier when its particles have settled. Default: 1,000, or "
+            "10,000 per hidden layer for a network.",
             show_default=False,
         ),
     ] = None,
@@ -67,13 +67,14 @@ def fit(
     categorical: options.Categorical = None,
     missing: options.MissingCells = "error",
     test_fraction: Annotated[
-        float, typer.Option(help="Fraction of the rows to hold out and predict; 0 for none.", rich_help_panel="Data")
+        float, typer.Option(help="Fraction of the rows to hold out for testing; 0 for none.", rich_help_panel="Data")
     ] = 0.2,
     batch_size: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Rows per step. If not given: all of them up to 10,000, and 1,000 above; for a network 100 to 1,000.",
+            help="Rows per step. Default: all rows if there are at most 10,000, otherwise 1,000; for a network 100 to "
+            "1,000.",
             show_default=False,
             rich_help_panel="Data",
         ),
@@ -87,7 +88,7 @@ def fit(
         bool,
         typer.Option(
             "--strict",
-            help="End with exit code 3 if the verdict on the inference is red, or 4 if a check of the model is.",
+            help="Exit with code 3 if the verdict on the inference is red, or 4 if a check of the model is red.",
             rich_help_panel="Output",
         ),
     ] = False,
@@ -97,8 +98,8 @@ def fit(
 ) -> None:
     """Fit a Bayesian regression to a table and save the run.
 
-    Columns of text with few different values become categories; numbers are standardised. Some of the rows are held
-    out, and the posterior is judged by how well it predicts them.
+    Text columns with few different values become categories. Numbers are standardised. Some rows are held out, to see
+    how well the posterior predicts them.
 
     [bold]Examples[/bold]
 
@@ -181,11 +182,11 @@ def _layers(hidden, model):
     if hidden is None:
         return _HIDDEN
     if model != "network":
-        raise typer.BadParameter("it sets the layers of a network; add --model network.", param_hint="--hidden")
+        raise typer.BadParameter("this option is only for networks; add --model network.", param_hint="--hidden")
     layers = [int(part) if part.strip().isdecimal() else 0 for part in hidden.split(",")]
     if min(layers) < 1:
         raise typer.BadParameter(
-            f"it lists the units of every hidden layer, such as 50 or 50,20; got '{shown(hidden)}'.",
+            f"give the number of units in each hidden layer, such as 50 or 50,20; got '{shown(hidden)}'.",
             param_hint="--hidden",
         )
     return tuple(layers)

@@ -19,7 +19,7 @@ def problem_of(
         chosen = {"--family": family != "gaussian", "--prior": priors, "--weights": weights, "--link": link}
         for option, given in chosen.items():
             if given:
-                raise typer.BadParameter('it belongs to a formula; add --formula "y ~ x".', param_hint=option)
+                raise typer.BadParameter('this option is only for formulas; add --formula "y ~ x".', param_hint=option)
         return None
     return FormulaProblem(tuple(formulas), family, link, priors_from(priors or []), weights, tuple(categorical or ()))
 
@@ -30,12 +30,13 @@ def check_choice(
     """Refuse a formula beside what it replaces."""
     if (target is None) == (problem is None):
         raise typer.BadParameter(
-            "say what to predict: either --target COLUMN, from all other columns, or --formula.", param_hint="--target"
+            "say what to predict: either --target COLUMN, to use all other columns, or --formula.",
+            param_hint="--target",
         )
     if problem is not None and (model or drop or missing == "mean"):
         raise typer.BadParameter(
-            "a formula names its columns, --family its model, and rows with missing values are dropped; leave out "
-            "--model, --drop and --missing.",
+            "leave out --model, --drop and --missing: the formula chooses the columns, --family chooses the model, and "
+            "rows with missing values are dropped.",
             param_hint="--formula",
         )
 

@@ -31,7 +31,7 @@ def fit_groups(
             "--by",
             "-b",
             metavar="COLUMN",
-            help="The column that says the group of a row; repeated, a group is what the columns say together.",
+            help="The column that holds the group of each row. May be repeated: then each combination is a group.",
             show_default=False,
         ),
     ],
@@ -42,20 +42,20 @@ def fit_groups(
     prior: options.Priors = None,
     weights: options.Weights = None,
     model: options.Model = None,
-    min_rows: Annotated[int, typer.Option(min=1, help="Groups with fewer complete rows are left out.")] = 1,
+    min_rows: Annotated[int, typer.Option(min=1, help="Leave out groups with fewer complete rows.")] = 1,
     particles: Annotated[
         int | None,
         typer.Option(
             "--particles",
             "-n",
             min=1,
-            help="Points that represent each posterior; 100 if not given, and 25 are several times as quick.",
+            help="Number of points that represent each posterior. Default: 100; 25 are several times faster.",
             show_default=False,
         ),
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option(min=1, help="The most steps to take; 1,000 if not given.", show_default=False),
+        typer.Option(min=1, help="Maximum number of steps. Default: 1,000.", show_default=False),
     ] = None,
     seed: options.Seed = 0,
     output: options.NewRun = None,
@@ -70,18 +70,17 @@ def fit_groups(
     missing_marker: options.Markers = None,
     strict: Annotated[
         bool,
-        typer.Option(
-            "--strict", help="End with exit code 3 if the verdict on any group is red.", rich_help_panel="Output"
-        ),
+        typer.Option("--strict", help="Exit with code 3 if the verdict on any group is red.", rich_help_panel="Output"),
     ] = False,
     as_json: console.Json = False,
     quiet: console.Quiet = False,
     debug: console.Debug = False,
 ) -> None:
-    """Fit the same model to every group of a table, all at once, and save one table and one figure of them.
+    """Fit the same model to every group of a table, all at once, and save one table and one figure.
 
-    Standardisation, categories and usual priors are those of the whole table, so that parameters can be compared. All
-    rows are fitted. Groups learn nothing from each other; for that, `steinflow fit` has formulas with (x | group).
+    Standardisation, categories and default priors come from the whole table, so parameters can be compared between
+    groups. No rows are held out. Groups learn nothing from each other: for models in which they do, use `steinflow fit`
+    with a formula that contains (x | group).
 
     [bold]Examples[/bold]
 
@@ -91,9 +90,12 @@ def fit_groups(
     problem = problem_of(formula, family, link, prior, weights, categorical)
     check_choice(target, problem, model=model, drop=drop, missing=missing)
     if model == "network":
-        raise typer.BadParameter("a model per group is linear; fit networks one by one.", param_hint="--model")
+        raise typer.BadParameter(
+            "fit-groups fits linear models only; to fit networks, run `steinflow fit` for each group.",
+            param_hint="--model",
+        )
     if target in by:
-        raise typer.BadParameter("the --target cannot be its own group.", param_hint="--by")
+        raise typer.BadParameter("the --target column cannot also define the groups.", param_hint="--by")
     name = target or problem_name(problem)
     folder = options.new_folder(output, f"{data.name.split('.')[0]}-{name}-by-{'-'.join(by)}", overwrite=overwrite)
     frame = options.read(data, encoding, separator, decimal, thousands, missing_marker)
@@ -163,5 +165,5 @@ def _print(run: GroupRun, folder: Path, files: list[str]) -> None:
             line = Text.assemble(("●", light), f" {counted(len(names), 'posterior')} {level}{which}")
             console.out.print(line, soft_wrap=True)
     if "groups.png" not in files:
-        console.remark("For a figure of all groups: pip install 'steinflow[plot]'.")
+        console.remark("To get a figure of all groups: pip install 'steinflow[plot]'.")
     console.out.print(Text(f"\nThe run is in {folder}: {', '.join(files)}."), soft_wrap=True)

@@ -18,25 +18,25 @@ Data = Annotated[Path, typer.Argument(metavar="DATA", help="A CSV or Parquet fil
 RunFolder = Annotated[
     Path, typer.Argument(metavar="RUN", help="The folder that `steinflow fit` wrote.", show_default=False)
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file of --output if it exists.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the --output file if it exists.")]
 Target = Annotated[
     str | None, typer.Option("--target", "-t", metavar="COLUMN", help="The column to predict.", show_default=False)
 ]
 Model = Annotated[
     ModelName | None,
-    typer.Option("--model", "-m", help="Chosen from the target if not given, with a reason.", show_default=False),
+    typer.Option("--model", "-m", help="Kind of model. Default: chosen to suit the target.", show_default=False),
 ]
 Seed = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="The same seed gives the same run.")]
 NewRun = Annotated[
     Path | None,
-    typer.Option("--output", "-o", help="Folder for the run; runs/NAME if not given.", show_default=False),
+    typer.Option("--output", "-o", help="Folder for the run. Default: runs/NAME.", show_default=False),
 ]
-ReplaceRun = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in the folder of --output.")]
+ReplaceRun = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in the --output folder.")]
 Drop = Annotated[
     list[str] | None,
     typer.Option(
         metavar="COLUMN",
-        help="A column to leave out, such as a name or a row number; may be repeated.",
+        help="A column to leave out, such as a name or a row number. May be repeated.",
         show_default=False,
         rich_help_panel="Data",
     ),
@@ -45,7 +45,7 @@ Categorical = Annotated[
     list[str] | None,
     typer.Option(
         metavar="COLUMN",
-        help="A column of numbers that are codes, such as a district: each becomes a category; may be repeated.",
+        help="A column whose numbers are codes, such as districts: each code becomes a category. May be repeated.",
         show_default=False,
         rich_help_panel="Data",
     ),
@@ -53,7 +53,7 @@ Categorical = Annotated[
 MissingCells = Annotated[
     Missing,
     typer.Option(
-        help="What to do about missing values: stop, drop the row, or fill in the mean of the column.",
+        help="What to do about missing values: stop (error), drop the row, or fill in the mean of the column.",
         rich_help_panel="Data",
     ),
 ]
@@ -62,9 +62,7 @@ Encoding = Annotated[
 ]
 Separator = Annotated[
     str | None,
-    typer.Option(
-        help="Separator of the fields of a CSV file; detected if not given.", show_default=False, rich_help_panel=_PANEL
-    ),
+    typer.Option(help="Field separator of a CSV file. Default: detected.", show_default=False, rich_help_panel=_PANEL),
 ]
 Decimal = Annotated[
     str, typer.Option(help="Decimal point or comma in the numbers of a CSV file.", rich_help_panel=_PANEL)
@@ -73,7 +71,7 @@ Thousands = Annotated[
     str | None,
     typer.Option(
         metavar="CHARACTER",
-        help="What separates groups of three digits in the numbers of a CSV file, such as the comma in 1,250.",
+        help="Thousands separator in the numbers of a CSV file, such as the comma in 1,250.",
         show_default=False,
         rich_help_panel=_PANEL,
     ),
@@ -83,7 +81,7 @@ Markers = Annotated[
     typer.Option(
         "--missing-marker",
         metavar="TEXT",
-        help="Text that marks a missing value, such as '?'; may be repeated.",
+        help="Text that marks a missing value, such as '?'. May be repeated.",
         show_default=False,
         rich_help_panel=_PANEL,
     ),
@@ -91,10 +89,10 @@ Markers = Annotated[
 
 
 def new_folder(output: Path | None, usual: str, *, overwrite: bool) -> Path:
-    """Return the folder of a new run, before the work and not after it, or say why nothing can be written there."""
+    """Return the folder of a new run; fail before the work starts if nothing can be written there."""
     if overwrite and output is None:
         raise typer.BadParameter(
-            "it replaces the run in the folder that --output names; add --output FOLDER.", param_hint="--overwrite"
+            "this option replaces the run in the --output folder; add --output FOLDER.", param_hint="--overwrite"
         )
     folder = output or free_folder(usual)
     check_free(folder, overwrite=overwrite)
@@ -130,31 +128,40 @@ Formulas = Annotated[
         "--formula",
         "-f",
         metavar="FORMULA",
-        help="What to predict from what, such as 'y ~ x + (1 | g)', in place of --target; repeated, a formula for "
-        "another parameter of the family, such as 'sigma ~ x'.",
+        help="What to predict from what, such as 'y ~ x + (1 | g)'; replaces --target. May be repeated, for another "
+        "parameter of the family, such as 'sigma ~ x'.",
         show_default=False,
         rich_help_panel="Formula",
     ),
 ]
 Family = Annotated[
     str,
-    typer.Option(help=f"Of the response: {', '.join(FAMILIES)}.", rich_help_panel="Formula"),
+    typer.Option(help=f"Distribution of the response: {', '.join(FAMILIES)}.", rich_help_panel="Formula"),
 ]
 Link = Annotated[
     str | None,
-    typer.Option(help="Of the mean; the usual one if not given.", show_default=False, rich_help_panel="Formula"),
+    typer.Option(
+        help="Link function of the mean. Default: the usual one of the family.",
+        show_default=False,
+        rich_help_panel="Formula",
+    ),
 ]
 Priors = Annotated[
     list[str] | None,
     typer.Option(
         "--prior",
         metavar="NAME=PRIOR",
-        help="Of a parameter, such as 'Intercept=Normal(0, 5)'; may be repeated.",
+        help="Prior of a parameter, such as 'Intercept=Normal(0, 5)'. May be repeated.",
         show_default=False,
         rich_help_panel="Formula",
     ),
 ]
 Weights = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="How often a row counts.", show_default=False, rich_help_panel="Formula"),
+    typer.Option(
+        metavar="COLUMN",
+        help="The column that says how many times each row counts.",
+        show_default=False,
+        rich_help_panel="Formula",
+    ),
 ]

@@ -82,7 +82,7 @@ def _parameters(run):
     parameters = run.parameters().clearest_first()
     rows = _rows(parameters.coefficients(_SHOWN_PARAMETERS)) + _rows(parameters.others())
     more = parameters.num_coefficients - _SHOWN_PARAMETERS
-    title = f"Effects on {shown(about_effects(run))}, the clearest first"
+    title = f"Effects on {shown(about_effects(run))}, clearest first"
     title += f" ({more} more in the report)" if more > 0 else ""
     per = "" if run.problem.hidden else "per sd or category"
     units = [
@@ -100,7 +100,7 @@ def _with_priors(fitted, what):
     rows = [[name, *cells, texts[name]] for name, *cells in _rows(parameters)]
     more = len(fitted.effects().names)
     title = f"Effects on {shown(what)}, per unit of the table" + (
-        f" ({more} effects of groups are in --json and in the report)" if more else ""
+        f" (see --json or the report for {more} effects of groups)" if more else ""
     )
     return console.table(title, ["", "mean", "sd", "5%", "95%", "prior"], rows)
 

@@ -31,9 +31,7 @@ def predict_rows(
     *,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", help="CSV file to write; DATA-predictions.csv if not given.", show_default=False
-        ),
+        typer.Option("--output", "-o", help="CSV file to write. Default: DATA-predictions.csv.", show_default=False),
     ] = None,
     overwrite: options.Overwrite = False,
     missing: Annotated[
@@ -51,8 +49,8 @@ def predict_rows(
 ) -> None:
     """Predict the rows of a table with a saved run.
 
-    The table needs the columns that the model was fitted to. Where it also has the target, the predictions are
-    compared with it. The CSV file has a row for every row of the table, in the same order, with its number.
+    The table needs the columns that the model was fitted to. If it also has the target, the predictions are compared
+    with it. The CSV file has one row for every row of the table, in the same order, with the row number.
 
     [bold]Example[/bold]
 

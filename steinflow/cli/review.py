@@ -27,18 +27,18 @@ def report(
     *,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="HTML file to write; RUN/report.html if not given.", show_default=False),
+        typer.Option("--output", "-o", help="HTML file to write. Default: RUN/report.html.", show_default=False),
     ] = None,
     overwrite: options.Overwrite = False,
     open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     as_json: console.Json = False,
     debug: console.Debug = False,
 ) -> None:
-    """Write one HTML file about a run that opens anywhere, offline.
+    """Write a report about a run: one HTML file that opens anywhere, offline.
 
-    It has the verdict on the inference, the checks of the model, the posterior, the particles in motion, how the run
-    went, predictions for held-out rows, and how to repeat the run; for formulas also the effects of predictors and
-    groups.
+    The report shows the verdict on the inference, the checks of the model, the posterior, the particles in motion, how
+    the run went, predictions for held-out rows, and how to repeat the run. For formulas it also shows the effects of
+    predictors and groups.
     """
     check_new(output, overwrite=overwrite)
     path = write_whole(output or run / "report.html", report_html(load_run(run)))
@@ -55,19 +55,19 @@ def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of two or more runs.", show_default=False)],
     *,
     evidence: Annotated[
-        bool, typer.Option("--evidence", help="Also the log evidence of formulas, where it can be known.")
+        bool, typer.Option("--evidence", help="Also show the log evidence, for formulas where it can be computed.")
     ] = False,
     as_json: console.Json = False,
     debug: console.Debug = False,
 ) -> None:
-    """Put runs side by side: verdict, checks of the model, metrics on held-out rows, and coefficients.
+    """Show runs side by side: verdict, checks of the model, metrics on held-out rows, and coefficients.
 
-    Metrics can be compared where the runs held out the same rows of the same file; a remark says where they did not.
-    The difference in log-likelihood to the best run is given with its standard error: differences of less than two of
-    them mean nothing.
+    Metrics can be compared only if the runs held out the same rows of the same file; a remark says if they did not.
+    The difference in log-likelihood from the best run comes with its standard error: a difference of less than two
+    standard errors means nothing.
     """
     if len(runs) < 2:
-        raise ValueError("A comparison takes two runs or more; for one run, use `steinflow report RUN`.")
+        raise ValueError("A comparison needs at least two runs; for one run, use `steinflow report RUN`.")
     loaded = [load_run(folder) for folder in runs]
     summaries = [summary_of(run, folder) for run, folder in zip(loaded, runs, strict=True)]
     comparable = len({(run.data.get("sha256"), run.data.get("split"), run.data.get("target")) for run in loaded}) == 1
@@ -99,7 +99,7 @@ def compare(
     console.out.print(_coefficients(loaded, names))
     for name, each in zip(names, evidences or [], strict=False):
         if each["reason"]:
-            console.remark(f"{name}: the log evidence is not known: {each['reason']}.")
+            console.remark(f"{name}: the log evidence is unknown: {each['reason']}.")
     if not comparable:
         console.remark(
             "These runs did not hold out the same rows of the same file, so their metrics are not comparable."
@@ -129,7 +129,7 @@ def _evidence(evidence):
 
 
 def _coefficients(runs, names):
-    """Return the means and sds of coefficients side by side, those of the first run by how clear they are."""
+    """Return means and sds of coefficients side by side; the clearest coefficients of the first run come first."""
     columns = [run.parameters().clearest_first() for run in runs]
     found = [dict(zip(p.names, zip(p.mean, p.sd, strict=True), strict=True)) for p in columns]
     every = list(dict.fromkeys(name for parameters in columns for name in parameters.names))

@@ -23,8 +23,8 @@ def demo(
 ) -> None:
     """Show every step on real data, from a CSV file to a posterior and a report.
 
-    Writes a table of 569 tumours as CSV, fits a logistic regression to it, and makes the report, with the same commands
-    that you would type.
+    The demo writes a table of 569 tumours as CSV, fits a logistic regression to it, and makes the report. It uses the
+    same commands that you would type.
     """
     from steinflow.cli.app import app
 
@@ -68,12 +68,12 @@ def _tumours():
 @clear_errors
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Figures and tables of the paper; all if not given.")
+        list[str] | None, typer.Argument(metavar="NAME", help="Figures and tables of the paper. Default: all.")
     ] = None,
     *,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write to.")] = Path("reproduced"),
-    quick: Annotated[bool, typer.Option("--quick", help="Smaller runs that show the same.")] = False,
-    list_them: Annotated[bool, typer.Option("--list", help="List the experiments, and stop.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Smaller runs that show the same effects.")] = False,
+    list_them: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False,
     debug: Debug = False,
 ) -> None:
     """Repeat the experiments of the paper (Liu & Wang, 2016)."""
@@ -89,20 +89,20 @@ def reproduce(
 @clear_errors
 def benchmark(
     *,
-    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the time, less precise.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Take a tenth of the time, with less precision.")] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Measure the speed on this machine.
 
-    In a checkout of the repository this is its full benchmark, against other libraries and bare matrix products. An
-    installed package measures itself alone.
+    In a checkout of the repository, this command runs the full benchmark, against other libraries and bare matrix
+    products. An installed package measures only itself.
     """
     checkout = Path(steinflow.__file__).parents[1]
     if (checkout / "benchmarks" / "__main__.py").is_file() and not as_json:
         command = [sys.executable, "-m", "benchmarks", *(["--quick"] if quick else [])]
         raise typer.Exit(subprocess.run(command, cwd=checkout).returncode)
-    remark("This times steinflow alone; the comparison with other libraries is in the repository: make benchmark.")
+    remark("This measures only steinflow. To compare with other libraries, run `make benchmark` in the repository.")
     times = {n: _milliseconds_per_step(n, quick=quick) for n in (100, 1000)}
     if as_json:
         print_json({"dimensions": _DIM, "milliseconds_per_step": {str(n): value for n, value in times.items()}})

@@ -26,7 +26,7 @@ def as_key(key: int | PRNGKeyArray) -> PRNGKeyArray:
             return jnp.asarray(key)
         if key.dtype == jnp.uint32 and key.ndim == 1:
             return jax.random.wrap_key_data(key)
-    raise TypeError(f"key is an int or one JAX random key such as jax.random.key(0); got {key!r}.")
+    raise TypeError(f"key must be an int or a single JAX random key, such as jax.random.key(0); got {key!r}.")
 
 
 def split_key(key: PRNGKeyArray, num: int) -> tuple[PRNGKeyArray, ...]:

@@ -61,7 +61,7 @@ def use(mesh: Mesh | None) -> contextlib.AbstractContextManager:
     if mesh is None:
         return contextlib.nullcontext()
     if PARTICLES not in mesh.axis_names:
-        raise ValueError(f"A mesh for fit has an axis named 'particles': use sf.mesh(); got axes {mesh.axis_names}.")
+        raise ValueError(f"A mesh for fit needs an axis named 'particles': use sf.mesh(); got axes {mesh.axis_names}.")
     return jax.set_mesh(Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * mesh.devices.ndim))
 
 

@@ -46,7 +46,7 @@ _LEARNED = ("shift_", "scale_", "response_shift_", "response_scale_", "classes_"
 
 @dataclasses.dataclass(frozen=True)
 class Watch:
-    """What to see of a run while it is under way.
+    """What to show and record while a run is under way.
 
     Attributes:
         progress: show a bar.
@@ -60,23 +60,24 @@ class Watch:
 
 
 class SteinEstimator(BaseEstimator, abc.ABC):
-    """What all estimators take and keep.
+    """The arguments and attributes that all estimators share.
 
-    X is a matrix, or a table of pandas, Polars or Arrow. Its columns of text, categories of pandas included, become a
-    feature of 0 and 1 for every value but the most frequent one; at most 20 different values are taken. A value that
-    was never seen counts as the most frequent one, with a warning.
+    X is a matrix, or a table of pandas, Polars or Arrow. A column of text, or a pandas category, becomes a 0/1 feature
+    for each of its values except the most frequent one; it may have at most 20 different values. In later tables, a
+    value that was not in the fit is treated as the most frequent one, with a warning.
 
     Args:
         hidden: units of the hidden layers of a neural network; () is a linear model.
-        activation: between layers, "tanh", "silu" or "relu". Smooth ones are explored in fewer steps.
-        prior_scale: of a network's weights, whose prior is N(0, prior_scale² / fan_in); "learned" is
-            a scale for every layer that is learned with them. By default learned for classes, and 4 for numbers and
-            counts, or where a method is given that climbs the density in place of following the mass.
-        num_particles: how many particles represent the posterior; by default 100, or 10 for a network: members, each
-            of which brings many networks.
-        num_steps: at most; by default 1,000, and for an ensemble of networks 10,000 for every hidden layer. A run of
-            the default method stops earlier when the particles have settled.
-        batch_size: rows per step; by default all of them up to 10,000 and 1,000 above, with hidden layers 100 to 1,000.
+        activation: between layers: "tanh", "silu" or "relu". Smooth activations are explored in fewer steps.
+        prior_scale: scale of the prior of a network's weights, N(0, prior_scale² / fan_in). "learned" gives every layer
+            its own scale, which is learned with the weights. The default is "learned" for classes. It is 4 for numbers
+            and counts, and for any method that climbs the density instead of following the mass.
+        num_particles: how many particles represent the posterior; by default 100, or 10 for a network. The particles of
+            a network are members of an ensemble, each of which contributes many networks.
+        num_steps: the maximum number of steps; by default 1,000, or 10,000 per hidden layer for an ensemble. A
+            run of the default method stops earlier when the particles have settled.
+        batch_size: rows per step. By default all rows if there are at most 10,000, otherwise 1,000; with hidden layers,
+            100 to 1,000.
         method: an inference method; by default `sf.SVGD()`, or `sf.Ensemble()` for a network.
         random_state: makes fits reproducible.
 
@@ -84,12 +85,12 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         result_: the `sf.Result`, with particles on the standardised scale.
         start_: the particles before the first step.
         coef_, intercept_: posterior means on the scale of the user's X, for linear models.
-        shift_, scale_: of the features; `(X - shift_) / scale_` is what the model sees.
-        response_shift_, response_scale_: of y, likewise.
-        num_steps_, batch_size_: the settings of the run, those that were left open included.
-        n_iter_: how many steps were made.
-        features_: only where X is a table with columns of text, categories and the like: how its columns became
-            features. `features_.labels` names the coefficients, and `features_.matrix(table)` encodes a table.
+        shift_, scale_: of the features; the model sees `(X - shift_) / scale_`.
+        response_shift_, response_scale_: the same for y.
+        num_steps_, batch_size_: the settings of the run, including those that were chosen by default.
+        n_iter_: how many steps were taken.
+        features_: how the columns of X became features; only if X is a table with columns that are not numbers.
+            `features_.labels` names the coefficients, and `features_.matrix(table)` encodes a table.
     """
 
     def __init__(
@@ -114,13 +115,13 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         self.random_state = random_state
 
     def learned(self) -> dict[str, Any]:
-        """Return what `fit` has learned beside the particles, as plain values, for `restore`."""
+        """Return what `fit` has learned in addition to the particles, as plain values, for `restore`."""
         known = vars(self)
         columns = {"features_": known["features_"].to_json()} if "features_" in known else {}
         return {name: np.asarray(known[name]).tolist() for name in _LEARNED if name in known} | columns
 
     def restore(self, result: Result, learned: Mapping[str, Any]) -> Self:
-        """Become the fitted estimator that gave this result, without a fit.
+        """Become the fitted estimator that gave this result, without fitting again.
 
         Args:
             result: the `result_` of that estimator.
@@ -138,9 +139,9 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         """The distribution of y given the outputs of the model."""
 
     def fit_groups(self, X, y, by, *, min_rows: int = 1, progress: bool = False) -> dict[str, Self]:
-        """Fit a linear model to every group of the rows, all at once, and return an estimator for each, by its name.
+        """Fit a linear model to every group of the rows, all at once; return a dictionary of estimators by group name.
 
-        Features and y are scaled by all rows, and the prior is the same in all groups. This estimator stays as it is.
+        Features and y are scaled with all rows, and the prior is the same in all groups. This estimator is not changed.
 
         Args:
             X, y: as for `fit`.
@@ -149,7 +150,7 @@ class SteinEstimator(BaseEstimator, abc.ABC):
             progress: show a bar.
 
         Raises:
-            ValueError: as `fit` does; if by does not fit the rows, or there are hidden layers.
+            ValueError: as for `fit`; also if `by` does not match the rows, or if there are hidden layers.
         """
         if self.hidden:
             raise ValueError("A model per group is for linear models; leave out hidden, or fit the groups one by one.")
@@ -193,9 +194,9 @@ class SteinEstimator(BaseEstimator, abc.ABC):
 
     def _model(self, X, y) -> Supervised:
         if self.activation not in _ACTIVATIONS:
-            raise ValueError(f"activation is one of {list(_ACTIVATIONS)}; got {self.activation!r}.")
+            raise ValueError(f"activation must be one of {list(_ACTIVATIONS)}; got {self.activation!r}.")
         if isinstance(self.hidden, int | np.integer | str):
-            raise ValueError(f"hidden lists the units of every hidden layer, such as (50,); got {self.hidden!r}.")
+            raise ValueError(f"hidden must list the units of every hidden layer, such as (50,); got {self.hidden!r}.")
         inputs, num_rows = (X - self.shift_) / self.scale_, len(y)
         y = (y - self.response_shift_) / self.response_scale_ if self._family.real_valued else y
         batch_size = usual_batch_size(num_rows, is_network=bool(self.hidden))

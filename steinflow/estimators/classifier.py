@@ -34,28 +34,28 @@ class SteinClassifier(ClassifierMixin, SteinEstimator):
     def fit(self, X, y, *, watch: Watch | None = None):
         """Find the posterior given the rows of X and their labels y, and return the estimator itself.
 
-        `watch` says what to see of the run while it is under way.
+        `watch` says what to show and record during the run.
 
         Raises:
-            ValueError: if X cannot be used, such as missing values, or y has fewer than two classes.
+            ValueError: if X cannot be used, for example because values are missing, or if y has fewer than two classes.
         """
         return self._fit(X, y, watch)
 
     @available_if(is_linear)
     def partial_fit(self, X, y, classes=None):
-        """Continue with more rows: the posterior so far, as a Gaussian, is the prior. The first call sets the scaling.
+        """Continue with more rows: the posterior so far, as a Gaussian, becomes the prior.
 
-        The first call also needs `classes`, all labels that will ever come.
+        The first call sets the scaling. It also needs `classes`, all labels that any call will contain.
 
         Raises:
-            ValueError: if y has a label that is not among the classes, or the first call lacks them.
+            ValueError: if y has a label that is not among the classes, or if the first call has no `classes`.
         """
         first = "result_" not in vars(self)
         X, y = checked_data(self, X, y, reset=first)
         check_classification_targets(y)
         if first:
             if classes is None:
-                raise ValueError("The first call of partial_fit needs classes, all labels that will ever come.")
+                raise ValueError("The first call of partial_fit needs classes=, all labels that any call will contain.")
             self._set_classes(classes)
         codes = self._codes(y)
         return self._run(self._scaled(X, codes, _UNSCALED), Watch(), None) if first else self._continue(X, codes)

@@ -1,4 +1,4 @@
-"""What a posterior says about y: for every row a mixture of distributions, one per particle."""
+"""Predictive distributions of y: for every row a mixture of distributions, one per particle."""
 
 import abc
 import dataclasses
@@ -30,12 +30,12 @@ class Mixture(abc.ABC):
 
     @property
     def epistemic_sd(self) -> np.ndarray:
-        """The standard deviation of the means: what the particles disagree about."""
+        """The standard deviation of the means: how much the particles disagree."""
         return np.sqrt(self.weights @ (self.means - self.mean) ** 2)
 
     @property
     def aleatoric_sd(self) -> np.ndarray:
-        """What is noise to each of the particles, as a standard deviation."""
+        """The standard deviation of the noise: the root of its mean variance over the particles."""
         return np.sqrt(self.weights @ np.broadcast_to(self._variances(), self.means.shape))
 
     @property

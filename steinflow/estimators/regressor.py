@@ -39,16 +39,17 @@ class _Regressor(RegressorMixin, SteinEstimator):
     def fit(self, X, y, *, watch: Watch | None = None):
         """Find the posterior given the rows of X and one number of y for each, and return the estimator itself.
 
-        `watch` says what to see of the run while it is under way.
+        `watch` says what to show and record during the run.
 
         Raises:
-            ValueError: if X or y cannot be used, such as missing values, or y does not suit the model.
+            ValueError: if X or y cannot be used, for example because values are missing, or if y does not suit the
+                model.
         """
         return self._fit(X, y, watch)
 
     @available_if(is_linear)
     def partial_fit(self, X, y):
-        """Continue with more rows: the posterior so far, as a Gaussian, is the prior.
+        """Continue with more rows: the posterior so far, as a Gaussian, becomes the prior.
 
         The first call sets the scaling.
         """
@@ -63,10 +64,10 @@ class _Regressor(RegressorMixin, SteinEstimator):
         return (mean, sd) if return_std else mean
 
     def uncertainty(self, X) -> Uncertainty:
-        """Return mean and standard deviation of y for every row, the latter in parts.
+        """Return the mean of y for every row, and its standard deviation split into parts.
 
-        `epistemic` is what the particles disagree about, which more data would remove; `aleatoric` is what is noise to
-        all of them; their squares add up to that of `total`.
+        `epistemic` measures how much the particles disagree; more data would remove it. `aleatoric` is the noise on
+        which they agree. The squares of both add up to the square of `total`.
         """
         shift, scale = self.response_shift_, self.response_scale_
         mean, *sds = self._predicted(lambda found: (found.mean, found.epistemic_sd, found.aleatoric_sd, found.sd), X)
@@ -79,7 +80,7 @@ class _Regressor(RegressorMixin, SteinEstimator):
             ValueError: if a level is not between 0 and 1.
         """
         if not all(0 < level < 1 for level in levels):
-            raise ValueError(f"levels are probabilities between 0 and 1, such as (0.05, 0.5, 0.95); got {levels}.")
+            raise ValueError(f"levels must be probabilities between 0 and 1, such as (0.05, 0.5, 0.95); got {levels}.")
         quantiles = self._predicted(lambda distribution: [distribution.quantile(level) for level in levels], X)
         return quantiles.T * self.response_scale_ + self.response_shift_
 
@@ -94,7 +95,7 @@ class _Regressor(RegressorMixin, SteinEstimator):
             ValueError: if the level is not between 0 and 1.
         """
         if not 0 < level < 1:
-            raise ValueError(f"level is a probability between 0 and 1, such as 0.9; got {level}.")
+            raise ValueError(f"level must be a probability between 0 and 1, such as 0.9; got {level}.")
         low, high = self.predict_quantiles(X, ((1 - level) / 2, (1 + level) / 2)).T
         return low, high
 
@@ -117,8 +118,8 @@ class _Regressor(RegressorMixin, SteinEstimator):
     def pit(self, X, y):
         """Return the probability integral transform of every row: where y lies in its predictive distribution.
 
-        The values are uniform between 0 and 1 where the predictions are calibrated. For a count it is the middle of the
-        jump of the distribution function.
+        If the predictions are calibrated, the values are uniform between 0 and 1. For a count, the value is the middle
+        of the jump of the distribution function.
         """
         [values] = self._predicted(lambda distribution, y: [distribution.position(y)], X, y)
         return values
@@ -165,9 +166,9 @@ class SteinRegressor(_Regressor):
     `steinflow.estimators.SteinEstimator`.
 
     Args:
-        noise: "constant": normal, of one precision for all rows, which is inferred with a Gamma prior; "varying":
-            normal, of a scale that depends on the row as the mean does; "heavy-tailed": the same with Student's t of 4
-            degrees of freedom, for outliers. By default it varies with hidden layers, and is constant without.
+        noise: "constant": normal, with one precision for all rows, inferred with a Gamma prior. "varying": normal, with
+            a scale that depends on the features, as the mean does. "heavy-tailed": like "varying", but Student's t with
+            4 degrees of freedom, for outliers. The default is "varying" with hidden layers and "constant" without.
 
     Example:
         ```python
@@ -207,7 +208,7 @@ class SteinRegressor(_Regressor):
     def coefficients(self):
         """Return mean, sd and quantiles of intercept and coefficients as a pandas DataFrame, by feature.
 
-        Where the noise varies, those of the logarithm of its scale come second, as the output "log scale".
+        If the noise varies, the coefficients of the logarithm of its scale follow, as the output "log scale".
         """
         return self._coefficient_frame(None if self._family.num_outputs == 1 else ("mean", "log scale"))
 
@@ -215,7 +216,7 @@ class SteinRegressor(_Regressor):
     def _family(self) -> Family:
         noise = self.noise or ("varying" if self.hidden else "constant")
         if noise not in _NOISES:
-            raise ValueError(f"noise is one of {list(_NOISES)}; got {noise!r}.")
+            raise ValueError(f"noise must be one of {list(_NOISES)}; got {noise!r}.")
         return _NOISES[noise]
 
     def _scaling(self, y):

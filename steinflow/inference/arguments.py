@@ -1,4 +1,4 @@
-"""What the user said, checked before anything runs."""
+"""The user's arguments, checked before anything runs."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +17,7 @@ def checked_method(method: Any) -> Method | None:
         TypeError: if it is something else, such as the class of a method.
     """
     if not isinstance(method, Method | None):
-        raise TypeError(f"method is an inference method such as sf.SVGD(); got {method!r}.")
+        raise TypeError(f"method must be an inference method, such as sf.SVGD(); got {method!r}.")
     return method
 
 
@@ -50,7 +50,8 @@ def checked_record(record: Any) -> dict[str, Any]:
         return {}
     if not isinstance(record, Mapping) or not all(map(callable, record.values())):
         raise TypeError(
-            f'record is a dictionary of functions of all particles, as {{"mean": lambda x: x.mean(0)}}; got {record!r}.'
+            f'record must be a dictionary of functions of all particles, such as {{"mean": lambda x: x.mean(0)}}; '
+            f"got {record!r}."
         )
     return dict(record)
 
@@ -63,7 +64,7 @@ def checked_stop(stop: Any) -> Any:
     """
     if stop is None or (callable(stop) and not isinstance(stop, type)):
         return stop
-    raise TypeError(f"stop is a function of the history so far, as sf.Converged(); got {stop!r}.")
+    raise TypeError(f"stop must be a function of the history so far, such as sf.Converged(); got {stop!r}.")
 
 
 def checked_checkpoint(checkpoint: Any) -> Checkpoint | str | Path | None:
@@ -74,7 +75,7 @@ def checked_checkpoint(checkpoint: Any) -> Checkpoint | str | Path | None:
     """
     if isinstance(checkpoint, Checkpoint | str | Path | None):
         return checkpoint
-    raise TypeError(f"checkpoint is a folder, or sf.Checkpoint(folder, ...); got {checkpoint!r}.")
+    raise TypeError(f"checkpoint must be a folder or sf.Checkpoint(folder, ...); got {checkpoint!r}.")
 
 
 def checked_mesh(mesh: Any) -> Mesh | None:
@@ -85,4 +86,4 @@ def checked_mesh(mesh: Any) -> Mesh | None:
     """
     if isinstance(mesh, Mesh | None):
         return mesh
-    raise TypeError(f"mesh is a jax.sharding.Mesh, as sf.mesh() makes it; got {mesh!r}.")
+    raise TypeError(f"mesh must be a jax.sharding.Mesh, as returned by sf.mesh(); got {mesh!r}.")

@@ -27,18 +27,18 @@ def calibrate(
     key: int | PRNGKeyArray = 0,
     progress: bool = True,
 ) -> Calibration:
-    """Say whether a model and its inference find what was put in, as often as they claim.
+    """Check whether a model and its inference recover known parameters as often as they claim.
 
-    Parameters are drawn from the prior, data are simulated with them, and all posteriors are fitted at once. Where the
-    true values do not lie evenly in their posteriors, model, simulator and inference do not belong together.
+    Parameters are drawn from the prior, data are simulated with them, and all posteriors are fitted at once. If the
+    true values are not spread evenly over their posteriors, then model, simulator and inference do not match.
 
     Args:
-        target: the model. One of NumPyro knows how to draw and to simulate; the data that it was given say how many
-            there are of them, and what else is an argument stays. `sf.Posterior` needs `simulate`, and a prior to draw
-            from. Or a function that takes simulated data to a target.
+        target: the model. A NumPyro model can draw and simulate by itself; simulated data have the size of the data
+            that it was given, and its other arguments stay the same. `sf.Posterior` needs `simulate`, and a prior to
+            draw from. Or a function that takes simulated data and returns a target.
         method: how to infer, as for `sf.fit`.
-        prior: takes a key to one draw of the parameters; the target's own if not given.
-        simulate: takes parameters and a key to data; the target's own if not given.
+        prior: a function of a key that returns one draw of the parameters; the target's own if not given.
+        simulate: a function of parameters and a key that returns data; the target's own if not given.
         number: how many simulations.
         num_particles: of each run, as for `sf.fit`.
         num_steps: of each run, as for `sf.fit`.
@@ -46,7 +46,7 @@ def calibrate(
         progress: show a bar.
 
     Returns:
-        The quantiles of the true values with a verdict in words, the parameters that fail, and a plot.
+        The quantiles of the true values, with a verdict in words, the parameters that fail, and a plot.
 
     Raises:
         ValueError: if the target cannot draw or simulate, or there are fewer than 20 simulations.
@@ -66,7 +66,7 @@ def calibrate(
         ```
     """
     if number < _FEWEST:
-        raise ValueError(f"Calibration takes at least {_FEWEST} simulations, better hundreds; got number={number}.")
+        raise ValueError(f"Calibration needs at least {_FEWEST} simulations, preferably hundreds; got number={number}.")
     if isinstance(target, Target):
         make, prior, simulate = target.given, prior or target.sample_prior, simulate or target.simulate
     elif prior is None or simulate is None:

@@ -37,8 +37,8 @@ class Checkpoint:
     Args:
         folder: one per run; with several processes, on a file system that all of them share.
         every_seconds: save when this much time has passed since the last save.
-        every_steps: save at multiples of this number of steps as well.
-        keep: how many checkpoints to keep; the oldest are removed.
+        every_steps: also save at multiples of this number of steps.
+        keep: how many checkpoints to keep; older ones are removed.
 
     Raises:
         ValueError: if `every_steps` or `keep` is less than 1.
@@ -137,7 +137,7 @@ class CheckpointFolder:
                 raise
             warnings.warn(
                 f"The checkpoint of step {snapshot.step} could not be written to {self._path}: {_brief(error)} "
-                "The run goes on, and the earlier checkpoints are whole. Make room, or choose another folder.",
+                "The run goes on, and earlier checkpoints are intact. Free some space, or choose another folder.",
                 RuntimeWarning,
                 stacklevel=3,
             )

@@ -25,12 +25,12 @@ def cross_validate(
     key: int | PRNGKeyArray = 0,
     progress: bool = True,
 ) -> CrossValidation:
-    """Fit a model without each part of its rows, all at once, and say how well it foretells them.
+    """Leave out each part of the rows in turn, fit all models at once, and say how well they predict what was left out.
 
     Args:
         target: `sf.Posterior`, one of `sf.models` or a model by formula, with its prior and its data in memory.
-        folds: into how many parts of random rows, or the part of every row: with a column of groups, each group is left
-            out once.
+        folds: the number of parts, filled with random rows; or the part of every row. With a column of groups, each
+            group is left out once.
         method: how to infer, as for `sf.fit`.
         num_particles: of each run, as for `sf.fit`.
         num_steps: of each run, as for `sf.fit`.
@@ -38,10 +38,10 @@ def cross_validate(
         progress: show a bar.
 
     Returns:
-        The log density of every row by the posterior that has not seen it, and their sum with its standard error.
+        The log density of every row under the posterior that has not seen it, and their sum with its standard error.
 
     Raises:
-        ValueError: if the target's rows cannot be left out, or the parts do not fit its rows.
+        ValueError: if rows of the target cannot be left out, or `folds` does not match its rows.
 
     Example:
         ```python
@@ -90,7 +90,7 @@ def _parts(folds, num_rows: int, key: PRNGKeyArray) -> tuple[list[str], np.ndarr
         return list(map(str, range(int(folds)))), parts
     groups = rows_by_group(folds)
     if len(groups) < 2:
-        raise ValueError("folds has one part only: without it there is nothing to fit.")
+        raise ValueError("folds puts all rows into one part, so no rows are left to fit. Use at least two parts.")
     parts = np.empty(num_rows, int)
     for k, rows in enumerate(groups.values()):
         parts[rows] = k

@@ -28,17 +28,17 @@ def ending_of(outcome: Outcome, final: View, *, step: int, num_steps: int, stop:
     if not np.isfinite(_dispersion(final)):
         return Ending(
             Outcome.NON_FINITE,
-            f"after {step} steps the products of particles and scores overflow, so that nothing can be said about the "
-            "particles. Bring the parameters to a scale near 1, or use double precision "
+            f"after {step} steps the products of particles and scores overflow, so the particles cannot be judged. "
+            "Bring the parameters to a scale near 1, or use double precision "
             "(jax.config.update('jax_enable_x64', True)).",
         )
     message = {
         Outcome.STEP_LIMIT: f"all {step} steps are done.",
-        Outcome.SETTLED: f"after {step} of {num_steps} steps more would add nothing.",
+        Outcome.SETTLED: f"after {step} of {num_steps} steps, further steps would add nothing.",
         Outcome.STOPPED: f"{_name(stop)} ended the run after {step} steps.",
         Outcome.INTERRUPTED: (
-            f"the run ended at step {step} of {num_steps}. Go on with fit(..., particles=result.particles), or, with "
-            "checkpoint=, by the same call again."
+            f"the run ended at step {step} of {num_steps}. To continue, call fit(..., particles=result.particles), or, "
+            "with checkpoint=, repeat the same call."
         ),
         Outcome.DATA_ENDED: f"the stream of batches ended at step {step}. Give it more epochs.",
     }[outcome]

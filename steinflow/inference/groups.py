@@ -46,15 +46,15 @@ def fit_groups(
 ) -> Many:
     """Fit a model to every group of its rows, all groups at once.
 
-    What a model has learned from all rows (standardisation, the scale of its usual priors, the levels of a factor, the
-    knots of a spline) is the same in all groups, so that their parameters mean the same. What groups have in common is
-    not learned: a group of few rows stays close to the prior. For that, a formula has `(x | group)`.
+    What the model takes from all rows (standardisation, the scale of its default priors, the levels of a factor, the
+    knots of a spline) is the same in all groups, so their parameters mean the same. Groups do not learn from each
+    other: a group with few rows stays close to the prior. To share information, use a formula with `(x | group)`.
 
     Args:
         target: a model of all rows: `sf.formula(...)`, one of `sf.models`, or `sf.Posterior`, with its prior and its
             data in memory.
-        by: the group of every row, such as a column of the table; with a second axis, such as several columns, a group
-            is what they say together.
+        by: the group of every row, such as a column of the table. With a second axis, such as several columns, each
+            combination of values is a group.
         method: how to infer, as for `sf.fit`.
         num_particles: of each posterior, as for `sf.fit`.
         num_steps: of each run, as for `sf.fit`.
@@ -66,8 +66,8 @@ def fit_groups(
         The posteriors by the name of their group. The target of each is the model given the rows of its group alone.
 
     Raises:
-        ValueError: if the target's rows cannot be chosen, by does not fit them, a row has no group, or no group has
-            enough rows.
+        ValueError: if rows of the target cannot be selected, `by` does not match them, a row has no group, or no group
+            has enough rows.
 
     Example:
         ```python
@@ -81,8 +81,8 @@ def fit_groups(
     """
     if not isinstance(target.data, Rows) or target.data.batch_size is not None:
         raise ValueError(
-            "A model per group chooses among its rows: it needs a target with all of them in memory and no batch_size, "
-            "such as sf.formula(...) or sf.Posterior(...)."
+            "fit_groups selects rows of the target, so it needs all rows in memory and no batch_size: use "
+            "sf.formula(...), sf.Posterior(...) or one of sf.models."
         )
     if min_rows < 1:
         raise ValueError(f"min_rows must be at least 1; got {min_rows}.")
@@ -111,7 +111,9 @@ def fit_groups(
 
 def _warn_of(left_out: list[str], number: int, min_rows: int) -> None:
     if len(left_out) == number:
-        raise ValueError(f"None of the {number} groups has {min_rows} complete rows or more; there is nothing to fit.")
+        raise ValueError(
+            f"None of the {number} groups has {min_rows} complete rows or more; so there is nothing to fit."
+        )
     if left_out:
         some = ", ".join(map(repr, left_out[:_NAMED])) + (", ..." if len(left_out) > _NAMED else "")
         few = "no complete rows" if min_rows == 1 else f"fewer than {min_rows} complete rows"

@@ -23,7 +23,7 @@ def stacked(items: PyTree) -> tuple[PyTree, int]:
     lengths = {leaf.shape[0] if leaf.ndim else 0 for leaf in jax.tree.leaves(items)}
     if len(lengths) != 1 or 0 in lengths:
         raise ValueError(
-            "items needs a leading axis of at least one posterior, the same in every array; "
+            "items needs a leading axis of posteriors, not empty and of the same length in every array; "
             f"got shapes {[leaf.shape for leaf in jax.tree.leaves(items)][:10]}."
         )
     for path, leaf in jax.tree_util.tree_leaves_with_path(items):
@@ -50,7 +50,7 @@ def checked_names(names: Sequence[str] | None, number: int) -> tuple[str, ...]:
     """Return a name for every posterior, its number where none are given."""
     names = tuple(map(str, range(number) if names is None else names))
     if len(names) != number or len(set(names)) != number:
-        raise ValueError(f"names must be {number} different ones, one for each posterior; got {len(set(names))}.")
+        raise ValueError(f"names must contain {number} different names, one for each posterior; got {len(set(names))}.")
     return names
 
 

@@ -68,37 +68,37 @@ def fit(
     """Turn a log density into a posterior.
 
     The same key gives the same result, whatever is watched or recorded. Ctrl-C ends the run after the current chunk of
-    steps, within about half a second, and returns what there is; before the first step, and when it comes a second
+    steps, within about half a second, and returns the result so far. Before the first step, or when pressed a second
     time, it raises KeyboardInterrupt as usual.
 
     Args:
         target: a function that takes ONE particle (an array or any pytree) to its log density, or a `Target`.
-        method: how to infer. The default is `sf.SVGD()`, which needs no tuning; `sf.Ensemble()` for neural networks,
-            unless they have fewer weights than there are particles and steps see all rows.
+        method: how to infer. The default is `sf.SVGD()`, which needs no tuning. For neural networks it is
+            `sf.Ensemble()`, unless there are more particles than weights and every step sees all rows.
         particles: starting points, with a leading axis; drawn from the target's prior if not given.
-        num_particles: how many to draw from the prior, by default 100, or 10 members of an ensemble of networks.
-        num_steps: the number of steps, unless the run is stopped before; by default 1,000, or 10,000 of an ensemble.
-            The default method ends when it knows mean and spread as well as 10,000 independent draws would. Where it
-            still advises more steps after 1,000, and nobody has said how many, it takes 4,000 more.
+        num_particles: how many to draw from the prior; by default 100, or 10 members for an ensemble of networks.
+        num_steps: the number of steps, unless the run stops earlier; by default 1,000, or 10,000 for an ensemble.
+            The default method ends when it knows mean and spread as well as 10,000 independent draws would. If
+            `num_steps` is not given and the verdict after 1,000 steps advises more, it takes up to 4,000 more.
         key: an int or a JAX key.
         progress: show a bar with the rate, KSD and dispersion.
         record: functions of all particles (in the user's structure) to record by name, such as `{"x": lambda x: x}`.
         record_every: steps between records; by default there are about 50.
         stop: a rule that ends the run early, such as `sf.Converged()`: a function of the history so far that returns
             True to stop.
-        checkpoint: a folder, or `sf.Checkpoint(folder, ...)`. The run is saved there on its way; the same call goes on
-            from the last checkpoint, bit for bit. With it, SIGTERM ends a run as Ctrl-C does.
-        mesh: devices to share the work, as `sf.mesh()`.
+        checkpoint: a folder, or `sf.Checkpoint(folder, ...)`. The run is saved there regularly; the same call
+            continues from the last checkpoint, bit for bit. With a checkpoint, SIGTERM ends a run as Ctrl-C does.
+        mesh: devices that share the work, such as `sf.mesh()`.
 
     Returns:
         The particles with their history, diagnostics and verdict. `result.outcome` says how the run ended, and
         `result.ending` what to do next.
 
     Raises:
-        ValueError: if arguments contradict each other or are out of range, the log density is not a number, it is
-            finite at none of the starting particles, or the folder of checkpoints belongs to another run.
+        ValueError: if arguments contradict each other or are out of range, if the log density is not a number or is
+            not finite at any starting particle, or if the checkpoint folder belongs to another run.
         TypeError: if the target, the method, the particles or the key are of the wrong kind.
-        MemoryError: if a step needs more memory than there is.
+        MemoryError: if a step needs more memory than is available.
         RuntimeError: if one of several processes is lost.
 
     Example:

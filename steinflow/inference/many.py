@@ -48,21 +48,22 @@ def fit_many(
 ) -> Many:
     """Turn one model and many data sets, or many priors, into as many posteriors, in one compiled run.
 
-    Each posterior has its own adaptation, outcome and verdict. One whose log density is finite nowhere ends alone, as
-    non-finite; the others go on. Posterior number i is that of `sf.fit(make(items[i]), key=jax.random.fold_in(key, i))`
-    up to chance: rounding differs when many are computed together, and exploring particles forget where they were.
+    Each posterior has its own adaptation, outcome and verdict. If the log density of one is finite nowhere, only that
+    run ends, as non-finite; the others go on. Posterior number i is the same as that of
+    `sf.fit(make(items[i]), key=jax.random.fold_in(key, i))` up to chance: rounding differs when many are computed
+    together, and exploring particles forget where they were.
 
     Args:
-        make: takes ONE item to its target, or to a log density of one particle. It is compiled: it sees arrays of one
-            item, without the leading axis.
+        make: a function of ONE item that returns its target, or a log density of one particle. It is compiled, and sees
+            the arrays of one item, without the leading axis.
         items: what differs between the posteriors: arrays, or any pytree of them, with a leading axis of posteriors; or
-            a list with one item for each. Data sets of different lengths go through `sf.data.padded`.
+            a list with one item for each. For data sets of different lengths use `sf.data.padded`.
         method: how to infer, as for `sf.fit`.
         particles: starting points, with an axis of posteriors and one of particles; drawn from the prior of every
             target if not given.
         num_particles: how many to draw from each prior, as for `sf.fit`.
-        num_steps: of every run that does not end before, as for `sf.fit`: where it is left open, runs that are advised
-            to take more than 1,000 steps go on together, for up to 4,000 more.
+        num_steps: of every run that does not end earlier, as for `sf.fit`. If not given, runs that need more than 1,000
+            steps go on together, for up to 4,000 more.
         names: of the posteriors, for tables and `many["name"]`; numbers by default.
         key: an int or a JAX key.
         progress: show a bar, of the steps of all posteriors together.
@@ -71,10 +72,10 @@ def fit_many(
         The results, as a sequence and as one table. Ctrl-C ends all runs where they are.
 
     Raises:
-        ValueError: if items have no common leading axis, steps would not see all of the data, or no posterior has a
-            finite log density at any of its starting particles.
-        TypeError: if the items are no numbers, or the method is none.
-        MemoryError: if a single run needs more memory than there is.
+        ValueError: if items have no common leading axis, if steps would not see all of the data, or if no posterior has
+            a finite log density at any of its starting particles.
+        TypeError: if the items are not numbers, or `method` is not an inference method.
+        MemoryError: if a single run needs more memory than is available.
 
     Example:
         ```python

@@ -31,7 +31,7 @@ def check_memory(needed: int, remedies: list[str]) -> None:
         return
     raise MemoryError(
         f"This run needs about {_readable(needed)} of working memory, and {_readable(available)} is available. "
-        f"What brings it down: {'; '.join(remedies)}."
+        f"To reduce it: {'; '.join(remedies)}."
     )
 
 

@@ -24,11 +24,12 @@ class Converged(StoppingRule):
     """Stop when more steps no longer help: KSD has stopped falling, and both spread and mean are right.
 
     All three matter. KSD also settles on collapsed clouds and on plateaus far from the target, but there the dispersion
-    is not 1, or the mean score not 0. A run that settles where either is wrong goes on to its last step.
+    is not 1, or the mean score is not 0. A run that settles while either is wrong goes on to its last step.
 
-    The default SVGD needs no rule: it ends by itself when it knows enough. This one is for methods that do not, such as
-    `sf.SVGD.paper()`, and for minibatches. There the dispersion of a record is noisy: it is averaged over the records
-    that `patience` looks at, and a coordinate may be off by chance. Where noise rules the mean, a run never stops.
+    The default SVGD needs no rule: it ends by itself when it knows enough. This rule is for methods that do not, such
+    as `sf.SVGD.paper()`, and for minibatches. With minibatches the dispersion of a single record is noisy, so it is
+    averaged over the records that `patience` covers, and a coordinate may be off by chance. If noise dominates the
+    mean, the run never stops.
 
     Args:
         patience: how many records KSD may go without falling by `improvement`.
@@ -48,7 +49,7 @@ class Converged(StoppingRule):
 
     def __check_init__(self):
         if self.patience < 1:
-            raise ValueError(f"patience is a number of records, at least 1; got {self.patience}.")
+            raise ValueError(f"patience must be a number of records, at least 1; got {self.patience}.")
 
     def __call__(self, history: Mapping[str, Sequence]) -> bool:
         ksd = np.asarray(history["ksd"])

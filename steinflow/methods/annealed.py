@@ -14,13 +14,14 @@ from steinflow.methods.base import Method
 class Annealed(Method):
     """A method that first runs on flatter versions of the target, for separated modes: `sf.Annealed(sf.SVGD())`.
 
-    Known bias: modes that separate while the target is still flat keep the number of particles that they have then.
-    A density whose tails fall slower than |x|^(-d / start) cannot be normalised at the start; take a larger one there.
+    Known bias: modes that separate while the target is still flat keep the number of particles that they have at that
+    moment. A density whose tails fall more slowly than |x|^(-d / start) cannot be normalised at first; use a larger
+    `start` for it.
 
     Args:
-        method: what runs.
+        method: the method to run.
         start: the inverse temperature of the first step, between 0 and 1.
-        until: the part of the run over which it rises to 1.
+        until: the fraction of the run over which it rises to 1.
     """
 
     method: Method
@@ -29,10 +30,10 @@ class Annealed(Method):
 
     def __check_init__(self):
         if not isinstance(self.method, Method):
-            raise TypeError(f"Annealed takes a method, as in sf.Annealed(sf.SVGD()); got {self.method!r}.")
+            raise TypeError(f"Annealed needs a method, as in sf.Annealed(sf.SVGD()); got {self.method!r}.")
         if not 0 < self.start <= 1 or not 0 < self.until <= 1:
             raise ValueError(
-                "start, an inverse temperature, and until, a part of the run, are above 0 and at most 1; "
+                "start (an inverse temperature) and until (a fraction of the run) must be above 0 and at most 1; "
                 f"got {self.start} and {self.until}."
             )
 

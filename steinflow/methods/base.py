@@ -115,7 +115,7 @@ def need_log_density(target: FlatTarget, method: str) -> None:
     """Raise a ValueError where scores alone are not enough."""
     if not target.knows_log_density:
         raise ValueError(
-            f"{method} compares log densities, and this target only knows its score. Return both, with "
+            f"{method} compares log densities, but this target only knows its score. Return both, with "
             "sf.from_score(function, with_log_density=True), or use sf.SVGD(), sf.SGLD() or sf.DSVI()."
         )
 

@@ -38,9 +38,9 @@ class DSVI(Method):
 
     The result holds as many draws of q as there were particles.
 
-    Known bias: q is Gaussian, and it leans to the mode: means are off where the posterior is skewed, `"diagonal"` gives
-    the conditional and not the marginal spread ($1/\Lambda_{ii}$ on a Gaussian of precision $\Lambda$), and C needs
-    many thousand steps to settle because it moves ten times more slowly than the mean.
+    Known bias: q is Gaussian and leans towards the mode, so means are off if the posterior is skewed. `"diagonal"`
+    gives the conditional spread, not the marginal one ($1/\Lambda_{ii}$ on a Gaussian of precision $\Lambda$). C needs
+    many thousands of steps to settle, because it moves ten times more slowly than the mean.
 
     Args:
         covariance: "full", "diagonal", or "ard": diagonal, with the prior $N(0, \ell_i^2)$ of each coordinate optimised
@@ -58,7 +58,7 @@ class DSVI(Method):
 
     def __check_init__(self):
         if self.covariance not in ("full", "diagonal", "ard"):
-            raise ValueError(f"covariance is 'full', 'diagonal' or 'ard'; got {self.covariance!r}.")
+            raise ValueError(f"covariance must be 'full', 'diagonal' or 'ard'; got {self.covariance!r}.")
 
     def init(self, target, particles, *, num_steps, key):
         mean = jnp.mean(particles, axis=0)

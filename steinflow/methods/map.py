@@ -24,10 +24,10 @@ class MAPState(eqx.Module):
 class MAP(Method):
     """The posterior mode, one particle: gradient ascent by Adam from every start, and the highest point at the end.
 
-    Steps shrink to zero along a cosine, so the end is still also on minibatches.
+    Steps shrink to zero along a cosine, so the particle comes to rest even on minibatches.
 
-    Known bias: it is a point: no spread at all, and in hierarchical models the mode may be far from the mean (in
-    unconstrained coordinates, where the mode is taken).
+    Known bias: the result is a point without any spread, and in hierarchical models the mode may be far from the mean.
+    The mode is taken in unconstrained coordinates.
 
     Args:
         step_size: how far a coordinate moves per step at first.

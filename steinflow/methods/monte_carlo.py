@@ -21,7 +21,8 @@ class MonteCarlo(Method):
     It has no bias: errors are those of n independent draws, 1/n of the variance for the squared error of a mean.
 
     Args:
-        sampler: takes a key to one draw in the user's space, such as `sf.models.GaussianMixture().sample`.
+        sampler: a function of a key that returns one draw in the user's space, such as
+            `sf.models.GaussianMixture().sample`.
     """
 
     sampler: Callable[[PRNGKeyArray], Params]
@@ -29,7 +30,7 @@ class MonteCarlo(Method):
     def __check_init__(self):
         if not callable(self.sampler):
             raise TypeError(
-                f"MonteCarlo takes a function from a key to one draw, sf.MonteCarlo(lambda key: ...); got "
+                f"MonteCarlo needs a function from a key to one draw, sf.MonteCarlo(lambda key: ...); got "
                 f"{self.sampler!r}. Where there is none, use sf.NUTS() or sf.SVGD()."
             )
 

@@ -52,7 +52,7 @@ class NPV(Method):
 
     Args:
         max_iterations: of L-BFGS, for one mean or for the variances.
-        draws_per_component: how many draws the result holds of each.
+        draws_per_component: how many draws from each component the result holds.
         laplacian: takes one unconstrained particle to the trace of the Hessian of log p, in the structure that the
             target's `log_density` sees, such as `model.laplacian` of `sf.models.LogisticRegression`; by default it
             comes from autodiff, d products for each component.

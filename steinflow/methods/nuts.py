@@ -30,12 +30,12 @@ class NUTS(Method):
     `fit(target, sf.NUTS(), num_steps=1000)` gives 1,000 draws from each of 4 chains. All the data is used at every
     step, so targets with minibatches are refused.
 
-    Known bias: none in the limit. With S effective draws the error of a mean is sd / sqrt(S); look at R-hat and the
-    effective sample size in `arviz.summary(result.to_arviz())`, and at `result.info["num_divergent"]`, the trajectories
-    that could not follow the density, before trusting them.
+    Known bias: none in the limit. With S effective draws the error of a mean is sd / sqrt(S). Before trusting the
+    draws, look at R-hat and the effective sample size in `arviz.summary(result.to_arviz())`, and at
+    `result.info["num_divergent"]`, the number of trajectories that could not follow the density.
 
     Args:
-        num_chains: chains side by side.
+        num_chains: how many chains run side by side.
         num_warmup: steps of adaptation before the first draw.
 
     Other arguments:
@@ -61,8 +61,8 @@ class NUTS(Method):
         refuse_minibatches(target, "NUTS", "a trajectory that changes its density on the way is not reversible")
         if len(particles) < self.num_chains:
             raise ValueError(
-                f"NUTS starts {self.num_chains} chains, each from a particle of its own; got {len(particles)}. Pass "
-                f"more of them, or ask for fewer chains: sf.NUTS(num_chains={len(particles)})."
+                f"NUTS needs one starting particle for each of its {self.num_chains} chains; got {len(particles)}. "
+                f"Pass more of them, or ask for fewer chains: sf.NUTS(num_chains={len(particles)})."
             )
         blackjax = _blackjax()
         warmup: Any = blackjax.window_adaptation(

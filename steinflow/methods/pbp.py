@@ -69,7 +69,7 @@ class PBP(Method):
     division, so that the model predicts from them. `train` and `evaluate` give the closed-form predictions of the
     paper. It starts from its own random weights, whatever the particles; there are as many draws as particles.
 
-    Known bias: rows are counted again in every epoch, so the weights come out overconfident; and they are independent.
+    Known bias: rows are counted again in every epoch, so the weights are overconfident. All weights are independent.
     """
 
     def init(self, target, particles, *, num_steps, key):

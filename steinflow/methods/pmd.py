@@ -31,10 +31,10 @@ class PMDState(eqx.Module):
 class PMD(Method):
     r"""Particle mirror descent, with weights.
 
-    Known bias: beyond one dimension the kernels of so small a bandwidth hardly overlap, $q_t$ looks flat to the
-    particles, and they collapse towards the mode; resampling loses another $1/n$ of the variance per step and the
-    jitter adds $h/2$. If no particle starts near the posterior, the weight falls on a few of them (watch
-    the effective number $1 / \sum \pi_i^2$). It fails on the paper's mixture.
+    Known bias: the bandwidth is so small that beyond one dimension the kernels hardly overlap. Then $q_t$ looks flat to
+    the particles, and they collapse towards the mode. Resampling loses another $1/n$ of the variance per step, and the
+    jitter adds $h/2$. If no particle starts near the posterior, a few particles get all the weight (watch the effective
+    number $1 / \sum \pi_i^2$). The method fails on the paper's mixture.
 
     Args:
         step_size: $\gamma_t = $ `step_size` $/ (100 + \sqrt t)$, at most 1. By default $10^4 / N$ for N rows of data,
@@ -49,7 +49,9 @@ class PMD(Method):
 
     def __check_init__(self):
         if self.constant and not (self.step_size and 0 < self.step_size <= 1):
-            raise ValueError(f"PMD(constant=True) takes step_size as gamma, between 0 and 1; got {self.step_size}.")
+            raise ValueError(
+                f"With PMD(constant=True), step_size is gamma and must be between 0 and 1; got {self.step_size}."
+            )
 
     def init(self, target, particles, *, num_steps, key):
         need_log_density(target, "PMD")

@@ -35,7 +35,7 @@ class Schedule(eqx.Module):
     def __check_init__(self):
         if not ((self.step_size is None or self.step_size > 0) and 0 <= self.decay <= 1 and self.offset > 0):
             raise ValueError(
-                "step_size and offset are positive and decay lies between 0 and 1; "
+                "step_size and offset must be positive, and decay must be between 0 and 1; "
                 f"got {self.step_size}, {self.offset} and {self.decay}."
             )
 
@@ -65,16 +65,17 @@ class SGLD(Method):
     r"""One Langevin chain, from the first of the particles; its last points are the posterior.
 
     It keeps as many points as there are particles: `num_particles=100` gives the last 100 iterates, as in the paper,
-    or all of them where there were fewer.
+    or all iterates if there are fewer.
 
-    Known bias: the spread is too wide by the step size (a factor $1/(1 - \delta / (4 s^2))$ of the variance on a
-    Gaussian) and by minibatch noise, too narrow while the chain has not travelled far: successive points are close.
+    Known bias: the step size makes the spread too wide (by a factor $1/(1 - \delta / (4 s^2))$ of the variance on a
+    Gaussian), and so does minibatch noise. The spread is too narrow until the chain has travelled far, because
+    successive points are close.
 
     Args:
         step_size: a; it must stay below four times the smallest posterior variance. By default 1/N for N rows of data,
             which is short enough where columns have unit scale, and at most 0.1.
         decay: kappa; 0 for a constant step.
-        thin: keep every so many steps.
+        thin: keep one point every `thin` steps.
         offset: b.
     """
 

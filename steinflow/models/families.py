@@ -119,7 +119,7 @@ class Bernoulli(Family):
         labels = set(np.unique(_finite(y)).tolist())
         if not (labels <= {0, 1} or labels <= {-1, 1}):
             raise ValueError(
-                f"Two classes have the labels 0 and 1, or -1 and 1; got {_shown(labels)}. "
+                f"With two classes, the labels must be 0 and 1, or -1 and 1; got {_shown(labels)}. "
                 "For more classes pass num_classes, or the family Categorical(num_classes)."
             )
         return as_array(np.where(np.asarray(y) > 0, 1.0, -1.0))
@@ -170,7 +170,7 @@ class Categorical(Family):
         labels = set(np.unique(_finite(y)).tolist())
         if not labels <= set(range(self.num_classes)):
             raise ValueError(
-                f"With {self.num_classes} classes the labels are 0 .. {self.num_classes - 1}; got {_shown(labels)}."
+                f"With {self.num_classes} classes, labels must be 0 .. {self.num_classes - 1}; got {_shown(labels)}."
             )
         return as_array(y, int)
 
@@ -210,7 +210,7 @@ class Poisson(Family):
     def encode(self, y):
         counts = np.asarray(_finite(y))
         if np.any(counts < 0) or np.any(counts != np.round(counts)):
-            raise ValueError("Poisson regression needs counts, 0, 1, 2, ...; got negative or fractional values.")
+            raise ValueError("Poisson regression needs counts: 0, 1, 2, ...; got negative or fractional values.")
         return as_array(y, float)
 
     def log_density(self, outputs, y, log_gamma):

@@ -28,7 +28,7 @@ class GaussianMixture(Target):
         weights: of the components; they are normalised.
         means: one row per component, or one number each in one dimension.
         sds: one per component.
-        start: the mean and sd of the Gaussian that starting particles are drawn from; the paper starts far to the left.
+        start: mean and sd of the Gaussian from which starting particles are drawn; the paper starts far to the left.
     """
 
     weights: Array = eqx.field(default=(1 / 3, 2 / 3), converter=lambda w: _vector(w) / jnp.sum(_vector(w)))

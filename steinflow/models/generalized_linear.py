@@ -66,9 +66,9 @@ class GeneralizedLinear(Supervised):
 
     Other arguments:
         intercept: add a constant feature.
-        intercept_prior: mean and sd of the normal prior of the intercept, or of those of all outputs. If not given, the
-            intercept has the same prior as the weights, as in the paper: where it is far from zero and the weights are
-            not, alpha serves neither.
+        intercept_prior: mean and sd of the normal prior of the intercept, or of the intercepts of all outputs. If not
+            given, the intercept has the same prior as the weights, as in the paper; if it is far from zero and the
+            weights are not, one alpha does not suit both.
         standardize: shift and scale the features, and a real-valued y, to mean 0 and sd 1.
         shape, rate: of the Gamma prior of alpha, the precision of the weights.
         noise_shape, noise_rate: of the Gamma prior of gamma, the precision of the noise.
@@ -94,7 +94,7 @@ class GeneralizedLinear(Supervised):
     ):
         if intercept_prior is not None and not intercept:
             raise ValueError(
-                "intercept_prior is given, but there is no intercept; leave it out, or say intercept=True."
+                "intercept_prior is given, but there is no intercept; leave it out, or pass intercept=True."
             )
         self.intercept = intercept
         intercepts = None

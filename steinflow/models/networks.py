@@ -33,27 +33,28 @@ def from_network(
     """Return the posterior of a network's parameters.
 
     Particles are dictionaries: `network` holds the module's parameters in its own structure, and for real y `log_gamma`
-    the noise precision on the standardised scale. `sf.models.uncertainty(target, result.particles, X)` splits the
-    uncertainty of predictions into epistemic and aleatoric parts; `target.predict` and `target.evaluate` are those of
-    all models.
+    holds the log precision of the noise on the standardised scale. `sf.models.uncertainty(target, result.particles, X)`
+    splits the uncertainty of predictions into epistemic and aleatoric parts; `target.predict` and `target.evaluate`
+    work as for all models.
 
     Args:
         network: a function from a key to an Equinox module (called on one row) or an nnx module (called on a batch), a
-            module itself, or a Flax linen module. Particles start from the module's own initialisation where there is
-            one (a function, or linen), from the prior otherwise. Dropout is off.
+            module itself, or a Flax linen module. Particles start from the module's own initialisation if there is one
+            (for a function, or linen), otherwise from the prior. Dropout is off.
         X: one row per example; rows may have any shape.
         y: one entry per row.
         family: what the outputs mean: `sf.models.Gaussian()`, `VaryingGaussian()`, `VaryingStudentT()`, `Bernoulli()`,
             `Categorical(K)` or `Poisson()`.
         prior_scale: parameters have the prior N(0, prior_scale² / fan_in), with fan_in = 1 for biases and other
-            vectors. "learned" gives every array a scale of its own, which is integrated out: for `sf.Ensemble`, which
-            follows the mass; a method that climbs the density, such as `sf.MAP`, needs a number. With very few rows
-            learned scales may say that there is nothing to learn.
-        log_prior: takes the module's parameters to a log density, in place of that prior.
-        random: takes the module's parameters to those that are inferred, such as `lambda params: params.layers[-1]`
-            for the last layer of an Equinox MLP, or `lambda params: params["Dense_1"]` for one of linen. The others
-            stay as they are in the module, which may be trained; `network` and `log_prior` see these alone. By default
-            all are inferred.
+            vectors. "learned" gives every array a scale of its own, which is integrated out. Use it with `sf.Ensemble`,
+            which follows the mass; a method that climbs the density, such as `sf.MAP`, needs a number. With very few
+            rows, learned scales may conclude that there is nothing to learn.
+        log_prior: a function of the module's parameters that returns a log density, instead of that prior.
+        random: a function of the module's parameters that returns those to infer, such as
+            `lambda params: params.layers[-1]` for the last layer of an Equinox MLP, or
+            `lambda params: params["Dense_1"]` for a layer in linen. The others keep their values in the module, which
+            may be trained already. `network` in the particles and `log_prior` then hold only the inferred ones. By
+            default all are inferred.
         batch_size: rows per step; all of them if not given.
         standardize: shift and scale the features, and a real-valued y, to mean 0 and sd 1.
 
@@ -292,6 +293,6 @@ def _is_module(network) -> bool:
 
 def _unknown(network):
     return TypeError(
-        "A network is a function from a key to an Equinox or nnx module, such a module, or a Flax linen module "
-        f"(pip install 'steinflow[flax]'); got {network!r}."
+        "A network must be a function from a key to an Equinox or nnx module, such a module itself, or a Flax linen "
+        f"module (pip install 'steinflow[flax]'); got {network!r}."
     )

@@ -114,7 +114,7 @@ def prior_of_scale(scale: PriorScale, *, outputs_last: bool = True) -> FanIn | L
     """Return the prior of weights and biases with this scale, or with scales that are learned."""
     if isinstance(scale, str):
         if scale != "learned":
-            raise ValueError(f"prior_scale is a number or 'learned'; got {scale!r}.")
+            raise ValueError(f"prior_scale must be a number or 'learned'; got {scale!r}.")
         return LearnedScales(FanIn(USUAL_SCALE, outputs_last))
     return FanIn(scale, outputs_last)
 
@@ -167,9 +167,9 @@ class NeuralNetwork(Supervised):
     Gamma(shape, 1 / rate), and the noise at the particle's own training error.
 
     Other arguments:
-        prior_scale: weights have the prior N(0, prior_scale² / fan_in), and biases N(0, prior_scale²); "learned" is a
-            scale for the weights and one for the biases of every layer, integrated out, for `sf.Ensemble`; None is the
-            paper's prior, one precision for all that is inferred.
+        prior_scale: weights have the prior N(0, prior_scale² / fan_in), and biases N(0, prior_scale²). "learned" means
+            one scale for the weights and one for the biases of every layer, integrated out, for `sf.Ensemble`. None
+            means the paper's prior: one precision for all weights and biases, which is inferred.
         standardize: shift and scale the features, and a real-valued y, to mean 0 and sd 1 on the training rows.
         shape, rate: of the Gamma priors of lambda and gamma.
 
@@ -203,7 +203,9 @@ class NeuralNetwork(Supervised):
         rate: float = 0.1,
     ):
         if any(units < 1 for units in hidden):
-            raise ValueError(f"hidden lists the units of every hidden layer, such as (50,); got {tuple(hidden)}.")
+            raise ValueError(
+                f"hidden must list the number of units in each hidden layer, such as (50,); got {tuple(hidden)}."
+            )
         of_weights = None if prior_scale is None else prior_of_scale(prior_scale)
         self.hyper = _Prior(shape, as_array(rate, float), of_weights)
         self.activation = _activation(activation)
@@ -244,6 +246,7 @@ def _activation(activation: str | Callable[[Array], Array]) -> Callable[[Array],
     function = getattr(jax.nn, activation, None)
     if function is None:
         raise ValueError(
-            f"activation is a function, or the name of one in jax.nn such as 'relu' or 'tanh'; got {activation!r}."
+            f"activation must be a function, or the name of one in jax.nn, such as 'relu' or 'tanh'; "
+            f"got {activation!r}."
         )
     return function

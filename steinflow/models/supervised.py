@@ -264,7 +264,7 @@ def as_features(X) -> Array:
     X = np.asarray(X)
     if X.ndim < 2:
         raise ValueError(
-            f"X is a matrix, one row per example; got shape {X.shape}. A single feature goes in as x[:, None]."
+            f"X must be a matrix, one row per example; got shape {X.shape}. A single feature goes in as x[:, None]."
         )
     X = X.reshape(len(X), -1)
     if not np.all(np.isfinite(X)):

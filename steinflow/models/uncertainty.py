@@ -22,9 +22,9 @@ class Uncertainty(NamedTuple):
 
     Attributes:
         mean: of y, or the probabilities of the classes.
-        epistemic: what the particles disagree about: a standard deviation, or a mutual information in nats.
-        aleatoric: what is noise to each of them: a standard deviation, or an entropy in nats.
-        total: both: the standard deviation of y, or the entropy of the mean probabilities.
+        epistemic: from disagreement between the particles: a standard deviation, or a mutual information in nats.
+        aleatoric: from noise, on which the particles agree: a standard deviation, or an entropy in nats.
+        total: both together: the standard deviation of y, or the entropy of the mean probabilities.
     """
 
     mean: Array

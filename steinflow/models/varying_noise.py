@@ -101,7 +101,7 @@ class VaryingStudentT(_VaryingNoise):
     r"""$y \sim t_\nu(f_1, e^{f_2})$: a location and a scale for every row, with tails that forgive outliers.
 
     Args:
-        df: $\nu$, the degrees of freedom, more than 2, so that there is a variance.
+        df: $\nu$, the degrees of freedom; more than 2, so that the variance is finite.
     """
 
     df: float = 4.0

@@ -37,9 +37,10 @@ class Calibration:
     Attributes:
         names: of the parameters.
         quantiles: where every true value lies in its posterior, from 0 to 1: simulations x parameters.
-        z_scores: (posterior mean - true value) / posterior sd, likewise; their sd is 1 where posteriors are right.
-        contractions: 1 - mean posterior variance / prior variance of every parameter: 0 where data say nothing, near 1
-            where they say all.
+        z_scores: (posterior mean - true value) / posterior sd, of the same shape; their sd is 1 if posteriors are
+            right.
+        contractions: 1 - mean posterior variance / prior variance of every parameter: 0 if the data say nothing about
+            it, near 1 if the data determine it.
         posteriors: the posteriors themselves, in the order of the simulations.
     """
 
@@ -64,14 +65,14 @@ class Calibration:
 
     @functools.cached_property
     def p_values(self) -> np.ndarray:
-        """For every parameter, how often uniform quantiles would be as uneven as these."""
+        """For every parameter, the probability that uniform quantiles are at least as uneven as these."""
         uniform = _uniform_statistics(len(self.quantiles))
         found = _statistics(_counts(self.quantiles), len(self.quantiles))
         return np.array([np.mean(uniform <= value) for value in found])
 
     @property
     def failing(self) -> list[str]:
-        """The parameters whose quantiles are not uniform; a false one in 5% of all calibrations."""
+        """The parameters whose quantiles are not uniform. In 5% of all calibrations there is a false alarm."""
         limit = _LEVEL / len(self.names)
         return [name for name, value in zip(self.names, self.p_values, strict=True) if value < limit]
 
@@ -120,9 +121,9 @@ class Calibration:
         )
 
     def plot(self, *, max_parameters: int = 12) -> "Figure":
-        """Draw, for every parameter, how far the distribution of its quantiles is from uniform, and the band for that.
+        """Draw how far the distribution of quantiles is from uniform, for every parameter, with a band for chance.
 
-        Those that fail come first, in orange. A curve that rises first and falls then: posteriors are too narrow.
+        Parameters that fail come first, in orange. If a curve first rises and then falls, posteriors are too narrow.
 
         Args:
             max_parameters: how many to show at most.

@@ -1,8 +1,8 @@
-"""Whether to believe chains of NUTS: by the rules for chains, and not by those for particles.
+"""Whether to believe chains of NUTS: by the rules for chains, not by the rules for particles.
 
-Draws of a chain are neither even nor independent, so KSD and dispersion of a sample of them say little. What counts is
+Draws of a chain are neither even nor independent, so their KSD and dispersion say little. What counts is
 whether the chains agree (R-hat of ranks, each chain split in two), how many independent draws they are worth (bulk and
-tails), and whether trajectories diverged. The limits are those of Vehtari et al. (2021, arXiv:1903.08008).
+tails), and whether trajectories diverged. The limits come from Vehtari et al. (2021, arXiv:1903.08008).
 """
 
 import numpy as np
@@ -20,18 +20,18 @@ def judge_chains(points: Particles, num_chains: int, num_divergent: int) -> Verd
     """Return the verdict on chains.
 
     Args:
-        points: unconstrained draws, those of one chain after those of another.
-        num_chains: how many there are.
-        num_divergent: trajectories, of all chains, whose energy went astray.
+        points: unconstrained draws, one chain after another.
+        num_chains: how many chains there are.
+        num_divergent: how many trajectories diverged, over all chains.
     """
     chains = np.asarray(points, float).reshape(num_chains, -1, points.shape[1])
     num_draws = chains.shape[1]
     if num_draws < 8 or not np.all(np.isfinite(chains)):
-        reason = f"{num_draws} draws of each chain are too few to judge, or some are not finite"
+        reason = f"{num_draws} draws in each chain are too few to judge, or some of them are not finite"
         return verdict_of([Finding("bad", reason, (Remedy.MORE_STEPS,))], {})
     rhat, bulk, tails = (float(value) for value in _agreement(chains))
     share = num_divergent / (num_chains * num_draws)
-    diverged = f"{num_divergent} trajectories diverged: the chains may leave out narrow regions, as of a funnel"
+    diverged = f"{num_divergent} trajectories diverged: the chains may miss narrow regions, such as a funnel's neck"
     findings = [
         graded(rhat, _RHAT_DOUBTFUL, _RHAT_BAD, f"the chains do not agree (R-hat {rhat:.3g})", Remedy.MORE_STEPS),
         *(
@@ -45,7 +45,7 @@ def judge_chains(points: Particles, num_chains: int, num_divergent: int) -> Verd
             for of, draws in (("the chains", bulk), ("the tails of the chains", tails))
         ),
         graded(share, 0.0, _DIVERGENT_BAD, diverged, Remedy.SMALLER_STEPS),
-        Finding("doubtful", "one chain cannot disagree with another", (Remedy.MORE_CHAINS,))
+        Finding("doubtful", "there is only one chain, so nothing to compare it with", (Remedy.MORE_CHAINS,))
         if num_chains == 1
         else None,
     ]

@@ -29,12 +29,12 @@ class Comparison:
     Attributes:
         by: "loo" or "evidence".
         names: of the models.
-        values: elpd or log evidence of each; NaN where it is not known, and these come last.
-        errors: their standard errors.
-        differences: to the best one, zero or less.
-        difference_errors: the standard errors of these.
-        pareto_k: the largest of each model; above 0.7 its value is not to be believed.
-        reasons: why a value is not known, or not to be believed; empty where all is well.
+        values: elpd or log evidence of each model; NaN if it is unknown. Unknown values come last.
+        errors: the standard errors of the values.
+        differences: from the best model; zero or less.
+        difference_errors: the standard errors of the differences.
+        pareto_k: the largest Pareto k of each model; above 0.7 its value cannot be trusted.
+        reasons: why a value is unknown, or cannot be trusted; empty if all is well.
     """
 
     by: Literal["loo", "evidence"]
@@ -70,17 +70,18 @@ def compare(results: Mapping[str, Result], *, by: Literal["loo", "evidence"] = "
 
     Args:
         results: what `sf.fit` returned, by the name of the model, with their targets.
-        by: "loo" is how well a model foretells rows that it has not seen, and hardly depends on priors; it needs
+        by: "loo" is how well a model predicts rows that it has not seen. It hardly depends on priors, and needs
             targets with observations: `sf.formula`, `sf.models`, `sf.Posterior`, NumPyro, PyMC. "evidence" is how
-            probable the data were before they were seen, and depends on priors as much as on likelihoods; densities
-            have to be normalised, constants included.
-        key: seeds the draws of the evidence.
+            probable the model considered the data before seeing them. It depends on priors as much as on likelihoods,
+            and needs normalised densities, constants included.
+        key: seeds the draws for the evidence.
 
     Returns:
-        A table, the best model first; it prints itself. Differences of less than two standard errors mean nothing.
+        A table with the best model first, which can be printed. Differences of less than two standard errors mean
+        nothing.
 
     Raises:
-        ValueError: if there are fewer than two models, a target has no observations, or models are of other rows.
+        ValueError: if there are fewer than two models, a target has no observations, or models have different rows.
         ModuleNotFoundError: where ArviZ is not installed.
 
     Example:
@@ -98,7 +99,7 @@ def compare(results: Mapping[str, Result], *, by: Literal["loo", "evidence"] = "
     if by not in _WORDS:
         raise ValueError(f'by is "loo" or "evidence"; got {by!r}.')
     if len(results) < 2:
-        raise ValueError("A comparison takes the results of two models or more, by name: {'a': ..., 'b': ...}.")
+        raise ValueError("A comparison needs the results of at least two models, by name: {'a': ..., 'b': ...}.")
     return _by_loo(results) if by == "loo" else _by_evidence(results, key)
 
 
@@ -110,8 +111,8 @@ def _by_loo(results: Mapping[str, Result]) -> Comparison:
         ks.append(np.max(k))
         high = int(np.sum(k > _LARGEST_K))
         reasons.append(
-            f"Pareto k is above {_LARGEST_K} for {high} of {len(k)} rows, which rule their own posterior; "
-            "sf.cross_validate leaves them out indeed"
+            f"Pareto k is above {_LARGEST_K} for {high} of {len(k)} rows, which dominate the posterior; use "
+            "sf.cross_validate, which really leaves rows out"
             if high
             else ""
         )
@@ -143,7 +144,7 @@ def leave_one_out(result: Result, name: str = "the model") -> tuple[np.ndarray, 
 
     observations = None if result.target is None else result.target.observations
     if observations is None:
-        raise ValueError(f"LOO needs the likelihood of every row, which {name} does not have; compare by evidence.")
+        raise ValueError(f"LOO needs the likelihood of every row, which {name} does not have; use by='evidence'.")
     found = observations.log_likelihoods(jax.tree.map(np.asarray, result.particles))
     values = np.concatenate([np.reshape(each, (len(result), -1)) for each in found.values()], axis=1).T.astype(float)
     log_weights, k = psis(-values)

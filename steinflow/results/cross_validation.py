@@ -1,4 +1,4 @@
-"""What cross-validation found: how well a model foretells rows that it has not seen."""
+"""What cross-validation found: how well a model predicts rows that it has not seen."""
 
 import dataclasses
 
@@ -13,8 +13,8 @@ class CrossValidation:
 
     Attributes:
         log_densities: of every row.
-        parts: the part of every row, with which it was left out.
-        posteriors: without each part.
+        parts: the part that each row belongs to; the rows of a part were left out together.
+        posteriors: one for each part, fitted without it.
     """
 
     log_densities: np.ndarray
@@ -23,7 +23,7 @@ class CrossValidation:
 
     @property
     def elpd(self) -> float:
-        """The sum over all rows: the expected log predictive density, larger where a model foretells better."""
+        """The sum over all rows: the expected log predictive density. Larger is better."""
         return float(np.sum(self.log_densities))
 
     @property
@@ -32,15 +32,15 @@ class CrossValidation:
         return float(np.std(self.log_densities) * len(self.log_densities) ** 0.5)
 
     def minus(self, other: "CrossValidation") -> tuple[float, float]:
-        """Return by how much this model foretells better than another, and the standard error of that, row by row.
+        """Return by how much this model predicts better than another, with the standard error, comparing row by row.
 
         Raises:
-            ValueError: if the other is of other rows.
+            ValueError: if the other model was cross-validated on different rows.
         """
         if len(self.log_densities) != len(other.log_densities):
             raise ValueError(
-                f"These are cross-validations of {len(self.log_densities)} and {len(other.log_densities)} rows; only "
-                "those of the same rows can be compared."
+                f"These are cross-validations of {len(self.log_densities)} and {len(other.log_densities)} rows. "
+                "Only cross-validations of the same rows can be compared."
             )
         difference = self.log_densities - other.log_densities
         return float(np.sum(difference)), float(np.std(difference) * len(difference) ** 0.5)

@@ -37,12 +37,12 @@ class Evidence:
     """The log marginal likelihood, and how far to believe it.
 
     Attributes:
-        log_evidence: of the log density as it was given: prior and likelihood have to be normalised, constants
-            included. NaN where it is not known.
+        log_evidence: of the log density as given, so prior and likelihood must be normalised, constants included. NaN
+            if it is unknown.
         error: its standard error, in nats.
-        pareto_k: the tail of the importance weights; below 0.5 all is well, above 0.7 nothing is.
-        effective_draws: how many independent draws the weighted ones are worth.
-        reason: why it is not known; None where it is.
+        pareto_k: measures the tail of the importance weights. Below 0.5 the estimate is good; above 0.7 it is useless.
+        effective_draws: how many independent draws the weighted draws are worth.
+        reason: why the evidence is unknown; None if it is known.
     """
 
     log_evidence: float
@@ -137,9 +137,9 @@ def evidence_of(
     error = math.sqrt(max(1 / effective - 1 / num_draws, 0.0))
     if not k <= _LARGEST_K:
         reason = (
-            f"Pareto k is {k:.2f}, above {_LARGEST_K}: a few draws rule the sum, because no mixture of these particles "
-            "covers the posterior. Look at the verdict; more particles, or other coordinates of the parameters "
-            "(non-centred ones, say), may help"
+            f"Pareto k is {k:.2f}, above {_LARGEST_K}: a few draws dominate the sum, because no mixture of these "
+            "particles covers the posterior. Look at the verdict. More particles may help, or other coordinates of the "
+            "parameters, for example non-centred ones"
         )
         return Evidence(math.nan, math.nan, float(k), effective, reason)
     return Evidence(float(np.asarray(logsumexp(log_weights))) - math.log(num_draws), error, float(k), effective)

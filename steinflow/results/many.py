@@ -28,9 +28,9 @@ _AXIS = "posterior"
 class Many(Sequence[Result]):
     """The posteriors that `sf.fit_many` found, one `Result` each.
 
-    `many[3]` and `many["name"]` are results like those of `sf.fit`, with their own verdict; `many[:10]` is shorter.
-    They have no history, and draws beside the particles only where those of all posteriors fit in 256 MB. To fit one
-    of them again, alone and for longer, `sf.fit(many[3].target, num_steps=4000)`.
+    `many[3]` and `many["name"]` are results like those of `sf.fit`, with their own verdict; `many[:10]` is a shorter
+    `Many`. The results have no history, and have `draws()` only if the draws of all posteriors fit in 256 MB. To fit
+    one of them again, alone and for longer, use `sf.fit(many[3].target, num_steps=4000)`.
 
     Attributes:
         results: in the order of the items.
@@ -87,7 +87,7 @@ class Many(Sequence[Result]):
         return _stack([result.sd() for result in self])
 
     def summary(self) -> "ManySummary":
-        """Return a table with a row for every posterior and parameter; it prints itself."""
+        """Return a table with a row for every posterior and parameter, which can be printed."""
         labels = self.results[0].labels  # those of all
         parts = [Summary.of(result.particles, result.probabilities, [], labels) for result in self]
         columns = {name: np.stack([part.columns[name] for part in parts]) for name in parts[0].columns}
@@ -112,7 +112,7 @@ class Many(Sequence[Result]):
         return arviz.for_installed_version(xarray.DataTree.from_dict(groups))
 
     def save(self, path: str | Path) -> Path:
-        """Write everything but the targets to one netCDF file, for `sf.Many.load`."""
+        """Write everything except the targets to one netCDF file, for `sf.Many.load`."""
         import xarray
 
         known = {

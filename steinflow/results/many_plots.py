@@ -23,7 +23,7 @@ def posteriors(
     max_parameters: int = 6,
     by_mean: bool = False,
 ) -> "Figure":
-    """Draw mean and 90% interval of every parameter, one posterior beside the other.
+    """Draw mean and 90% interval of every parameter, with the posteriors side by side.
 
     The colour is that of the verdict: blue is good, orange doubtful, red bad. The line is the median of the means.
 
@@ -31,7 +31,7 @@ def posteriors(
         many: what `sf.fit_many` or `sf.fit_groups` returned, or its summary.
         parameters: names as in the summary; the first ones if not given.
         max_parameters: how many to show at most; the figure says how many there are.
-        by_mean: sort the posteriors by their means, in every panel anew, in place of their own order.
+        by_mean: sort the posteriors by their means, separately in every panel, instead of keeping their order.
 
     Raises:
         ValueError: if there is no such parameter.

@@ -29,15 +29,15 @@ def marginal_means(
 
     Args:
         result: of a model by formula.
-        column: the predictor that is given one value after the other in all rows.
-        at: the values; by default all levels, or of a number its mean and a sd to both sides.
-        by: another column, for whose values means are taken apart.
+        column: the predictor, which is set to one value after another in all rows.
+        at: the values; by default all levels, or for a number its mean, and one sd below and above it.
+        by: another column; means are given separately for each of its values.
 
     Returns:
-        A row for every value (of every class, where the response has classes), with mean, sd and quantiles.
+        A row for every value (and every class, if the response has classes), with mean, sd and quantiles.
 
     Raises:
-        ValueError: if the target is no formula, or there is no such column.
+        ValueError: if the target is not a formula, or there is no such column.
     """
     return _table(result, _margins(result, column, at, by))
 
@@ -55,15 +55,15 @@ def contrasts(
     Args:
         result: of a model by formula.
         column: the predictor.
-        at: the values to compare; by default all levels, or of a number its mean and one unit more.
-        by: another column, for whose values contrasts are taken apart.
-        pairs: every value against every earlier one, not only against the first.
+        at: the values to compare; by default all levels, or for a number its mean and one unit more.
+        by: another column; contrasts are given separately for each of its values.
+        pairs: compare every value with every earlier one, not only with the first.
 
     Returns:
-        A row for every difference (of every class, where the response has classes), with mean, sd and quantiles.
+        A row for every difference (and every class, if the response has classes), with mean, sd and quantiles.
 
     Raises:
-        ValueError: if the target is no formula, there is no such column, or there is nothing to compare.
+        ValueError: if the target is not a formula, there is no such column, or there is nothing to compare.
     """
     frame = formula_of(result, "a marginal mean").about.frame
     if at is None and column in frame and _is_continuous(frame[column]):
@@ -75,7 +75,7 @@ def contrasts(
         values = [value for own, value in margins if own == part]
         if len(values) < 2:
             raise ValueError(
-                f"'{column}' has one value, {shortened(values[0])}, and nothing to compare it with; pass at=."
+                f"'{column}' has only one value, {shortened(values[0])}, so there is nothing to compare; pass at=."
             )
         for k, value in enumerate(values[1:], start=1):
             for other in values[:k] if pairs else values[:1]:

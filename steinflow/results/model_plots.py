@@ -25,23 +25,23 @@ _BINS = 10
 
 
 def conditional_effects(result: Result, effects: Sequence[Sequence[str]] | None = None) -> "Figure":
-    """Draw the mean of the response along each predictor, with 90% bands; other predictors at their usual values.
+    """Draw the mean of the response along each predictor, with 90% bands.
 
-    Numbers stay at their mean, text at its most frequent value; effects of groups are left out. Predictors that
-    interact are drawn together: the first along the axis, the second in colours. Of several classes there is a line
-    for each.
+    Other predictors are held fixed: numbers at their mean, text at its most frequent value. Effects of groups are left
+    out. Predictors that interact are drawn together: the first along the axis, the second in colours. With several
+    classes there is a line for each.
 
     Args:
         result: of a model by formula.
-        effects: columns, or pairs of them, such as `[["age"], ["age", "treated"]]`; those of all terms if not given.
+        effects: columns, or pairs of them, such as `[["age"], ["age", "treated"]]`; by default those of all terms.
 
     Raises:
-        ValueError: if the target is no formula.
+        ValueError: if the target is not a formula.
     """
     target = formula_of(result, "conditional_effects")
     chosen = [tuple(names) for names in (target.effects() if effects is None else effects)]
     if not chosen:
-        raise ValueError("The formula has no predictors whose effects could be drawn.")
+        raise ValueError("The formula has no predictors whose effects can be plotted.")
     num_columns = min(3, len(chosen))
     num_rows = -(-len(chosen) // num_columns)
     with style() as plt:
@@ -66,7 +66,7 @@ def group_effects(result: Result, term: str | None = None) -> "Figure":
         term: such as `"1|school"`; all terms with one effect per group if not given.
 
     Raises:
-        ValueError: if the target is no formula, or has no such term.
+        ValueError: if the target is not a formula, or has no such term.
     """
     target = formula_of(result, "group_effects")
     terms = [name for name in target.regression.group_names() if np.ndim(result.particles[name]) == 2]
@@ -91,15 +91,15 @@ def group_effects(result: Result, term: str | None = None) -> "Figure":
 def predictive_check(result: Result, *, key: int = 0) -> "Figure":
     """Draw data sets from the posterior predictive distribution beside the observed one.
 
-    Real numbers: densities. Counts and classes: how often each value occurs, with 90% intervals, on the scale of
-    square roots. Two classes: how often the second one came true where it was predicted with some probability.
+    For real numbers it draws densities; for counts and classes, how often each value occurs, with 90% intervals, on a
+    square-root scale; for two classes, how often the second class came true at each predicted probability.
 
     Args:
         result: of a target that knows its observations: a formula, a model of `sf.models`, NumPyro or PyMC.
         key: of the draws.
 
     Raises:
-        ValueError: if the target says nothing about new data, or values are censored.
+        ValueError: if the target cannot predict new data, or values are censored.
     """
     return _draw_check(result.target, result.predictive(key=key), "Posterior predictive check", calibrated=True)
 
@@ -107,7 +107,7 @@ def predictive_check(result: Result, *, key: int = 0) -> "Figure":
 def prior_check(target: Target, *, num_draws: int = 100, key: int = 0) -> "Figure":
     """Draw data sets from the prior predictive distribution beside the observed one, before anything is fitted.
 
-    A prior is fine if what was observed would not surprise it, and what it says is not absurd.
+    A prior is fine if the observed data look plausible under it, and if the data drawn from it are not absurd.
 
     Args:
         target: one that knows its prior and its observations: a formula, a model of `sf.models`, NumPyro or PyMC.
@@ -115,11 +115,11 @@ def prior_check(target: Target, *, num_draws: int = 100, key: int = 0) -> "Figur
         key: of the draws.
 
     Raises:
-        ValueError: if the target says nothing about new data or has no prior, or values are censored.
+        ValueError: if the target cannot predict new data or has no prior, or values are censored.
     """
     observations = target.observations
     if observations is None:
-        raise ValueError("This target says nothing about new data: prior_check is for formulas and models of data.")
+        raise ValueError("This target cannot predict new data: prior_check needs a formula or a model with data.")
     prior_key, data_key = split_key(as_key(key), 2)
     flat, particles = from_prior(target, num_draws, key=prior_key)
     drawn = observations.predictive(flat.to_user(particles), key=data_key)
@@ -132,7 +132,7 @@ def _draw_check(target, drawn, title, *, calibrated):
     y, new = np.asarray(observed[name], float).reshape(-1), np.asarray(drawn[name], float)
     new = new.reshape(len(new), -1)
     if getattr(getattr(getattr(target, "about", None), "response", None), "is_bound", None) is not None:
-        raise ValueError("Some observed values are only lower bounds, beside which new data would look too large.")
+        raise ValueError("Some observed values are only lower bounds, so new data would look too large beside them.")
     with style() as plt:
         figure, axis = plt.subplots(figsize=(5.2, 3.4), layout="constrained")
         if calibrated and set(np.unique(y)) <= {0.0, 1.0}:

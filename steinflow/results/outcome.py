@@ -5,7 +5,7 @@ import enum
 
 
 class Outcome(enum.Enum):
-    """How a run ended. Whether to believe where it ended is for the verdict to say."""
+    """How a run ended. Whether to believe the result is a question for the verdict."""
 
     STEP_LIMIT = "step limit"
     SETTLED = "settled"  # the method knows enough
@@ -23,8 +23,8 @@ class Ending:
     """How a run ended.
 
     Attributes:
-        outcome: one of six words.
-        message: one or two sentences about this run, which say what to do next where there is something to do.
+        outcome: one of the six outcomes.
+        message: one or two sentences about this run, with what to do next if anything needs doing.
     """
 
     outcome: Outcome

@@ -127,7 +127,7 @@ def trace(result: Result) -> "Figure":
 def motion(
     result: Result, *, parameters: Sequence[str] | None = None, recorded: str = "particles", num_frames: int = 5
 ) -> "Figure":
-    """Draw the particles on their way: paths over time for one parameter, a film strip for two.
+    """Draw how the particles moved: paths over time for one parameter, a film strip for two.
 
     Args:
         result: of `fit(..., record={"particles": lambda particles: particles})`.
@@ -174,7 +174,7 @@ def animate(
         parameters: the names of one or two; the first two if not given.
         recorded: the name under which the particles were recorded.
         seconds: how long one round takes.
-        decorate: draws on every frame what else belongs there, such as the true density.
+        decorate: a function that adds to every frame, for example the true density.
     """
     steps, names, frames = _recorded(result, parameters, recorded)
     with style() as plt:
@@ -228,7 +228,7 @@ def _recorded(result, parameters, recorded):
     """Return the recorded steps, one or two names, and the particles as an array of records, particles, parameters."""
     if recorded not in result.history:
         raise ValueError(
-            f"The history has no {recorded!r}, only {', '.join(result.history)}. Record the particles on their way: "
+            f"The history has no {recorded!r}, only {', '.join(result.history)}. Record the particles during the run: "
             f'fit(..., record={{"{recorded}": lambda particles: particles}}).'
         )
     tree = result.history[recorded]

@@ -71,7 +71,7 @@ def judge_predictions(found: Mapping[str, float], held_out: Mapping[str, float])
     again = f"another ensemble would predict means that differ by about {error:.2f} predictive sds"
     moving = f"predictions still move: by {drift:.2f} predictive sds from the first to the second half of the networks"
     surprised = f"the errors on fitted rows are {surprise**0.5:.1f} times as large as the networks expect"
-    few = Finding("doubtful", f"{members:.0f} members say little about what they disagree about", (_MORE,))
+    few = Finding("doubtful", f"{members:.0f} members are too few to show how much they disagree", (_MORE,))
     findings = [
         few if members < _FEW_MEMBERS else None,
         graded(error, _ERROR_DOUBTFUL, _ERROR_BAD, again, _MORE, Remedy.MORE_STEPS),
@@ -81,7 +81,7 @@ def judge_predictions(found: Mapping[str, float], held_out: Mapping[str, float])
     kept = ""
     if held_out:
         promised, come_true, rows = (held_out[name] for name in ("promised", "kept", "held_out_rows"))
-        kept = f"what should hold for {promised:.0%} held for {come_true:.0%} of {rows:.0f} rows that were held out"
+        kept = f"predictions that promise {promised:.0%} came true for {come_true:.0%} of {rows:.0f} held-out rows"
         sure, limits = f"predictions are too sure: {kept}", (_BROKEN_DOUBTFUL, _BROKEN_BAD)
         findings.append(graded(held_out["overconfidence"], *limits, sure, Remedy.LESS_SURE, Remedy.MORE_STEPS))
     good = (

@@ -170,9 +170,9 @@ class Check:
     Attributes:
         mean_drift: how far the mean of every unconstrained coordinate moved, in posterior sds.
         mean_noise: the standard error of that.
-        sd_ratio: sd of the particles divided by the sd after the moves; below 1 where they had too little spread.
+        sd_ratio: sd of the particles divided by the sd after the moves; below 1 if they had too little spread.
         sd_noise: the standard error of that.
-        acceptance: the mean acceptance rate of the moves; far below 0.8 they say little.
+        acceptance: the mean acceptance rate of the moves. If it is far below 0.8, the check says little.
         moved: the result after the last move of every particle.
     """
 

@@ -52,8 +52,8 @@ class Result:
         info: method, versions, seconds and the like, all plain values.
         target: what was inferred; neither saved nor pickled, because it may hold code and all the data.
         state: the final state of the method, to go on with `method.step` in a loop of your own; not saved either.
-        states: positions of all particles on their way, unconstrained, of shape (m, n, d), for `draws`; None where the
-            method keeps none. Not saved either.
+        states: past positions of all particles, unconstrained, of shape (m, n, d), for `draws`; None if the method
+            keeps none. Not saved either.
     """
 
     particles: Params
@@ -87,7 +87,7 @@ class Result:
 
     @property
     def labels(self) -> Labels:
-        """Names of the axes of parameters and of the positions on them, as far as the target has them."""
+        """Names of the axes of parameters, and of the positions along them, where the target has names."""
         observations = None if self.target is None else self.target.observations
         return Labels() if observations is None else observations.labels()
 
@@ -142,10 +142,10 @@ class Result:
         )
 
     def reweighted(self) -> "Result":
-        """Return the same particles with Stein importance weights, those of least KSD (Liu & Lee, 2017).
+        """Return the same particles with Stein importance weights, which minimise KSD (Liu & Lee, 2017).
 
-        The target is not evaluated again. Good for the mean and the spread of a cloud that covers the posterior
-        unevenly; it cannot put particles where there are none.
+        The target is not evaluated again. Weights improve the mean and the spread of a cloud that covers the posterior
+        unevenly; they cannot put particles where there are none.
         """
         weights = stein_weights(self.unconstrained, self.scores)
         return dataclasses.replace(
@@ -153,10 +153,10 @@ class Result:
         )
 
     def thinned(self, num_particles: int) -> "Result":
-        """Return fewer particles that represent all: Stein thinning, greedily of least KSD (Riabiz et al., 2022).
+        """Return fewer particles that represent all, by Stein thinning: a greedy choice (Riabiz et al., 2022).
 
-        The target is not evaluated again. A particle may come twice. Weights are ignored: the chosen particles have
-        equal ones.
+        Each particle is chosen to keep KSD low, without evaluating the target again. A particle may be chosen
+        twice. Weights are ignored: the chosen particles have equal weights.
         """
         return self._at(stein_thinning(self.unconstrained, self.scores, num_particles))
 
@@ -169,17 +169,20 @@ class Result:
             num_draws: how many at least; by default all that were kept, about 4,000.
 
         Raises:
-            ValueError: where no positions were kept, or not as many.
+            ValueError: if no positions were kept, or fewer than `num_draws`.
         """
         if self.states is None or self.target is None:
             raise ValueError(
-                "There are no draws beside the particles: they are kept by runs of the default method that explore, of "
-                "100 steps or more on all of the data, until the result is saved. NUTS has draws of its own."
+                "There are no draws beside the particles. Only exploring runs of the default method keep draws, with "
+                "at least 100 steps on all of the data, and only until the result is saved. For NUTS the particles are "
+                "the draws."
             )
         num_kept, num_chains, dim = self.states.shape
         per_chain = num_kept if num_draws is None else -(-num_draws // num_chains)
         if not 1 <= per_chain <= num_kept:
-            raise ValueError(f"num_draws is between 1 and {num_kept * num_chains}, which were kept; got {num_draws}.")
+            raise ValueError(
+                f"num_draws must be between 1 and {num_kept * num_chains}, the number kept; got {num_draws}."
+            )
         chosen = self.states[np.linspace(0, num_kept - 1, per_chain).round().astype(int)]
         flat, _ = flatten(self.target, self.particles)
         points = as_array(np.swapaxes(chosen, 0, 1).reshape(-1, dim))
@@ -203,10 +206,10 @@ class Result:
         target: Target | Callable[[Params], Scalar] | None = None,
         key: int | PRNGKeyArray = 0,
     ) -> Check:
-        """Move every particle by NUTS and say whether mean and spread stay; needs `pip install 'steinflow[blackjax]'`.
+        """Move every particle by NUTS and see whether mean and spread change.
 
-        All of the data are used, even where the run saw minibatches. Moves between separate modes are as rare as in
-        any run of NUTS: a missing mode stays missing.
+        Needs `pip install 'steinflow[blackjax]'`. All of the data are used, even if the run saw minibatches. Moves
+        between separate modes are as rare as in any run of NUTS: a missing mode stays missing.
 
         Args:
             num_moves: of each particle; half of them tune the step size and are not counted.
@@ -246,17 +249,18 @@ class Result:
     ) -> Evidence:
         """Return the log marginal likelihood, by importance sampling from a mixture built on the particles.
 
-        It is that of the log density as given: prior and likelihood have to be normalised, constants included. Models
-        of NumPyro, PyMC and `sf.formula` are, but for ordered responses. Needs `pip install 'steinflow[arviz]'` for
-        Pareto's k.
+        The log density is taken as given, so prior and likelihood must be normalised, constants included. Models of
+        NumPyro, PyMC and `sf.formula` are normalised, except for ordered responses in formulas. Needs
+        `pip install 'steinflow[arviz]'` for Pareto's k.
 
         Args:
-            num_draws: of the mixture, three times; the target is evaluated at each, on all of the data.
+            num_draws: from the mixture, in each of three rounds. The target is evaluated at each draw, on all of the
+                data.
             target: what was inferred, for a result that was read from disk; `fit` keeps it otherwise.
             key: seeds the draws.
 
         Returns:
-            The log evidence with its standard error; NaN, with a reason, where Pareto's k is above 0.7.
+            The log evidence with its standard error; NaN, with a reason, if Pareto's k is above 0.7.
 
         Raises:
             ValueError: where the result was read from disk and no target is given, or the target knows only scores.
@@ -264,14 +268,14 @@ class Result:
         """
         target = self._target(target, "evidence")
         if not target.knows_log_density:
-            raise ValueError("The evidence is made of log densities, and this target only knows its score.")
+            raise ValueError("The evidence needs log densities, but this target only knows its score.")
         result = self.with_equal_weights()
         flat, points = flatten(target, result.particles)
         return evidence_of(log_densities_of(flat, points.dtype), np.asarray(points), num_draws, key)
 
     @_NOT_FINITE_IS_FINE
     def summary(self) -> Summary:
-        """Return a table of every parameter with KSD, dispersion, outcome and verdict; it prints itself."""
+        """Return a table of all parameters with KSD, dispersion, outcome and verdict, which can be printed."""
         # The verdict's, in the coordinates of the cloud; where it has none, that of the parameters.
         own = {"": np.median, "_min": np.min, "_max": np.max}
         metrics = self.verdict.metrics
@@ -290,19 +294,20 @@ class Result:
     ) -> Mapping[str, Array]:
         """Return a new data set for every particle, by name: draws from the posterior predictive distribution.
 
-        For NumPyro the arguments are those of the model, for PyMC the values of its `pm.Data` by name, for Stan those
-        of its data block, for `sf.models` and networks the rows X. What is deterministic in the model is computed for
-        the new arguments too. Without arguments the predictions are for those of the fit. Particles that have weights
-        are repeated in proportion.
+        For NumPyro pass the arguments of the model; for PyMC, values of its `pm.Data` by name; for Stan, values of its
+        data block by name; for `sf.models` and networks, the rows X. Deterministic quantities of the model are computed
+        for the new arguments too. Without arguments the predictions are for the data of the fit. Weighted particles are
+        repeated in proportion to their weights.
 
         Args:
             args: of the model.
             key: an int or a JAX key.
             target: what was inferred, for a result that was read from disk; `fit` keeps it otherwise.
-            kwargs: arguments of the model by name; those called key or target go by position.
+            kwargs: arguments of the model by name. If the model has arguments called key or target, pass them by
+                position.
 
         Raises:
-            ValueError: where the target says nothing about new data, or the result was read from disk and no target is
+            ValueError: if the target cannot predict new data, or if the result was read from disk and no target is
                 given.
         """
         observations = self._target(target, "predictive").observations
@@ -313,8 +318,9 @@ class Result:
         )
         if not predictions:
             raise ValueError(
-                "This target says nothing about new data. Models do that have observed values: of NumPyro, PyMC or "
-                "Stan, sf.models, networks; for others, result.expectation(function) averages over the particles."
+                "This target cannot predict new data. Models with observed values can: those of NumPyro, PyMC and "
+                "Stan, sf.models, and networks. For other targets, result.expectation(function) averages over the "
+                "particles."
             )
         return predictions
 
@@ -330,17 +336,17 @@ class Result:
     ):
         """Return posterior and sample_stats, and what the target says about its data, in ArviZ's schema.
 
-        This is an `xarray.DataTree`, on which ArviZ 1 works, or `arviz.InferenceData` where ArviZ is older than that.
-        NumPyro and PyMC models, networks and `sf.Posterior` add log_likelihood, posterior_predictive and observed_data,
-        as far as they have them, and names for axes. ArviZ knows no weights: particles that have them are repeated in
-        proportion (systematic resampling).
+        The type is `xarray.DataTree` for ArviZ 1, and `arviz.InferenceData` for older versions. NumPyro and PyMC
+        models, networks and `sf.Posterior` add log_likelihood, posterior_predictive and observed_data, if they have
+        them, and names for axes. ArviZ has no weights: weighted particles are repeated in proportion to
+        their weights (systematic resampling).
 
         Args:
             target: what was inferred, for a result that was read from disk; `fit` keeps it otherwise.
             log_likelihood: whether to add that group, of size particles x observations.
             posterior_predictive: whether to add that group, of the same size.
-            dims: names of the axes of variables; they override those of the target.
-            coords: names of the positions on axes; they override those of the target.
+            dims: names of the axes of variables, which override the target's names.
+            coords: names of the positions on axes, which override the target's names.
             key: seeds the predictive draws.
         """
         return arviz.to_arviz(
@@ -356,15 +362,15 @@ class Result:
     def to_dataframe(self, *, library: Literal["pandas", "polars"] = "pandas"):
         """Return a table with a row for every particle and a column for every scalar parameter, named as in `summary`.
 
-        Particles that have weights bring a column `weight`; chains bring `chain` and `draw`.
+        Weighted particles add a column `weight`; chains add the columns `chain` and `draw`.
 
         Args:
-            library: whose table it is; Polars needs `pip install 'steinflow[polars]'`.
+            library: the library of the table; Polars needs `pip install 'steinflow[polars]'`.
         """
         return dataframe(self.particles, self.weights, self.num_chains, library, self.labels)
 
     def save(self, path: str | Path) -> Path:
-        """Write everything but the target to a netCDF file, which executes nothing when it is read.
+        """Write everything except the target to a netCDF file. Reading it back executes no code.
 
         Returns:
             The path, for `sf.load`.

@@ -55,28 +55,29 @@ _MASS_DOUBTFUL, _MASS_BAD = 0.1, 0.25  # share of the particles in a group again
 
 
 class Remedy(enum.StrEnum):
-    """What may help, in words for somebody who writes Python."""
+    """What may help, in words for Python users."""
 
     MORE_STEPS = "take more steps"
     MORE_PARTICLES = "use more particles"
-    ENOUGH_PARTICLES = "use at least 20 particles, better 100"
+    ENOUGH_PARTICLES = "use at least 20 particles, preferably 100"
     DEFAULT_METHOD = "use the default method, whose kernel reaches further"
     LARGER_BATCHES = "use larger batches"
-    REREAD = "let a stream be read again, as sf.data.Stream(..., epoch=...)"
+    REREAD = "let the run read the stream again: sf.data.Stream(..., epoch=...)"
     NUTS = "compare with NUTS: result.check()"
     SMALLER_STEPS = "take smaller steps: sf.NUTS(target_acceptance=0.95)"
     MORE_CHAINS = "run several chains: sf.NUTS(num_chains=4)"
     WIDER_START = "compare with a run from a wider start"
     ANNEALING = "compare with sf.Annealed(sf.SVGD())"
     ORDER = (
-        "put an order on what tells the components apart, as numpyro's ordered_vector or PyMC's ordered transform do"
+        "impose an order on the parameters that tell the components apart, with NumPyro's ordered_vector or PyMC's "
+        "ordered transform"
     )
     WEIGHTS = "reweight the particles: result.reweighted()"
-    CONSTRAINTS = "say where parameters may be with constraints= of sf.Posterior, or write them in other coordinates"
+    CONSTRAINTS = "state the range of the parameters with constraints= of sf.Posterior, or use other coordinates"
     CLOSER_START = "start closer to the posterior"
     LESS_SURE = (
-        "give noise heavier tails (noise='heavy-tailed', sf.models.VaryingStudentT()), or calibrate the probabilities "
-        "of classes on rows of your own"
+        "give the noise heavier tails (noise='heavy-tailed', sf.models.VaryingStudentT()), or calibrate class "
+        "probabilities on rows that you hold out yourself"
     )
     LOG_SPACE = "write the log density with log-space functions"
     UNIT_SCALE = "bring the parameters to a scale near 1"
@@ -85,7 +86,7 @@ class Remedy(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One thing that was noticed: how much it matters, the reason in words, and what may help."""
+    """One problem that was found: how much it matters, the reason in words, and what may help."""
 
     level: Level
     reason: str
@@ -94,7 +95,7 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """Whether to believe a result: `good`, `doubtful` or `bad`, with what was found and the metrics behind it."""
+    """Whether to believe a result: `good`, `doubtful` or `bad`, with the findings and the metrics behind them."""
 
     level: Level
     findings: tuple[Finding, ...]
@@ -135,13 +136,13 @@ def judge(
         scores: the gradient of the log density at each of them; zero where it was not finite.
         log_densities: up to a constant; NaN where a target knows only its scores.
         weights: of the particles; None where they are equal.
-        history: what was recorded on the way, to tell a run that is still moving from one that has settled.
-        batch_noise: where steps saw minibatches, the error of the mean in sds that their noise leaves.
-        score_noise: the error of the mean in sds that the noise of `scores` would feign. Where it is large, the mean
-            score, which it drowns, is not looked at; KSD is not looked at with any noise.
+        history: what the run recorded. It tells a run that is still moving from one that has settled.
+        batch_noise: where steps saw minibatches, the error of the mean, in sds, that their noise leaves.
+        score_noise: the apparent error of the mean, in sds, that comes from the noise of `scores` alone. Where it is
+            large, it hides the mean score, which is then not judged. With any noise, KSD is not judged.
         num_steps: how many steps the run took.
-        trajectory: where particles explored, what their way says of itself (`Trajectory.findings`). It has hundreds of
-            times as many states as there are particles, so mean and spread are judged by it in place of them.
+        trajectory: where particles explored, the findings about their path (`Trajectory.findings`). The path has
+            hundreds of times as many states as there are particles, so mean and spread are judged by the path.
     """
     num_particles, dim = particles.shape
     if num_particles == 1:
@@ -204,7 +205,7 @@ def judge(
     if batch_noise is None:
         good += f", KSD like that of {draws:.0f} independent draws"
     if size <= dim:
-        good += f", correlations of {dim} parameters by result.draws() rather than by {size:.0f} particles"
+        good += f"; for the correlations of {dim} parameters use result.draws(), not the {size:.0f} particles"
     return verdict_of(findings, metrics, f"{good} (a mode that no particle found would not show)")
 
 
@@ -242,8 +243,8 @@ def _on_number(size, dim, *, explored):
     if size < _FEW:
         return Finding("doubtful", f"{size:.0f} particles say little about the spread", (Remedy.ENOUGH_PARTICLES,))
     reason = (
-        f"{size:.0f} particles in {dim} dimensions capture the scale of each parameter but not all correlations: that "
-        f"takes more than {dim}, better {2 * dim}"
+        f"{size:.0f} particles in {dim} dimensions capture the scale of each parameter but not all correlations: those "
+        f"take more than {dim} particles, preferably {2 * dim}"
     )
     # Who explored knows them: `result.draws()` has as many states as anybody wants.
     return Finding("doubtful", reason, (Remedy.MORE_PARTICLES,)) if size <= dim and not explored else None
@@ -253,7 +254,7 @@ def _on_lost(log_densities):
     if np.all(np.isnan(log_densities)):  # a target that knows only its scores
         return None
     lost, num_particles = int(np.sum(~np.isfinite(log_densities))), len(log_densities)
-    reason = f"{lost} of {num_particles} particles are where the log density or its score is not finite"
+    reason = f"the log density or its score is not finite at {lost} of {num_particles} particles"
     return graded(lost / num_particles, 0.0, 0.5, reason, Remedy.LOG_SPACE, Remedy.CLOSER_START)
 
 
@@ -261,7 +262,7 @@ def _on_spread(dispersion, num_particles, *, moving):
     low, middle, high = dispersion.min(), np.median(dispersion), dispersion.max()
     span = f"dispersion {low:.2f} to {high:.2f}"
     few = num_particles <= len(dispersion)  # too few to follow all correlations, which lowers the dispersion
-    outwards = "the scores push the particles apart, as between modes or far out in a heavy tail"
+    outwards = "the scores push the particles apart, as happens between modes or far out in a heavy tail"
     if middle < _OUTWARDS:
         return Finding("bad", f"{outwards} ({span})", (Remedy.MORE_STEPS, Remedy.WIDER_START))
     if middle < (0.25 if few else 1 / _DISPERSION_BAD):
@@ -312,30 +313,30 @@ def _on_trajectory(trajectory):
     """Return what the chains say that the particles are: whether they agree, and how well they know the sds."""
     mixing, error = trajectory["mixing"], trajectory["sd_error"]
     apart = (
-        f"exploring particles have not seen the same things (R-hat {mixing:.2g}): what they started with, such as "
-        "their share in each mode, may still show"
+        f"the exploring particles disagree (R-hat {mixing:.2g}): the result may still depend on where they started, "
+        "for example on how many started in each mode"
     )
     modes = (
-        f"particles do not pass between the {trajectory['modes']} modes that they found; the weights of these are "
+        f"the particles found {trajectory['modes']} modes and do not move between them; the weights of the modes are "
         "estimates of their mass"
     )
     remedies: tuple[Remedy, ...] = (Remedy.WIDER_START, Remedy.ANNEALING)
     if trajectory["labels_switch"]:
         remedies = (Remedy.ORDER,)
-        modes += ". They look like one mode with its labels switched, as those of the components of a mixture"
+        modes += ". They look like copies of one mode with labels switched, as in a mixture with unordered components"
     lost = (
-        f"{trajectory['lost']:.0%} of the particles stayed where there is no mass, or came from there too late, and do "
-        "not count"
+        f"{trajectory['lost']:.0%} of the particles stayed in a region without mass, or left it too late, and are not "
+        "counted"
     )
     drift = (
-        f"some parameters are still on their way: a mean moved by {trajectory['drift']:.2g} sds from the first half of "
-        "the exploration to the second"
+        f"some parameters are still moving: a mean moved by {trajectory['drift']:.2g} sds from the first half of the "
+        "exploration to the second"
     )
     known = f"known only to about {error:.0%}" if error < 1 else "not known at all"
-    uncertain = f"some sds are {known}, as in heavy tails and funnels"
+    uncertain = f"some sds are {known}, which is typical of heavy tails and funnels"
     cut_off = (
-        f"the log density ends at an edge, where it is minus infinity, and {trajectory['blocked']:.1%} of the moves "
-        "led there: mean and spread cannot be checked by Stein's identities"
+        f"the log density ends at an edge, beyond which it is minus infinity, and {trajectory['blocked']:.1%} of the "
+        "moves led beyond it: Stein's identities cannot check mean and spread"
     )
     return [
         Finding("doubtful", cut_off, (Remedy.CONSTRAINTS, Remedy.NUTS)) if trajectory["blocked"] > _CUT_OFF else None,
@@ -368,7 +369,7 @@ def _on_groups(separation, smaller, points, log_densities):
     )
     remedies = (Remedy.WIDER_START, Remedy.ANNEALING)
     if log_densities is None or min(np.sum(smaller), np.sum(~smaller)) <= points.shape[1] + 1:
-        return Finding("doubtful", f"{where}, which may be right or left over from the start", remedies)
+        return Finding("doubtful", f"{where}, which may be correct or may be left over from the start", remedies)
     smaller_mass, larger_mass = (_log_mass(points[part], log_densities[part]) for part in (smaller, ~smaller))
     mass = 1 / (1 + np.exp(np.clip(larger_mass - smaller_mass, -50, 50)))
     reason = f"{where} but about {mass:.0%} of the mass"

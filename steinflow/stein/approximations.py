@@ -80,7 +80,7 @@ class Subsample(Approximation):
 
     def __check_init__(self):
         if self.m < 1:
-            raise ValueError(f"Subsample(m) takes at least one particle; got {self.m}.")
+            raise ValueError(f"Subsample(m) needs at least one particle; got {self.m}.")
 
     def pairs(self, kernel, particles, scores, at, *, key):
         if self.m >= len(particles):
@@ -103,7 +103,7 @@ class RandomFeatures(Approximation):
     def __check_init__(self):
         if self.m < 2 or self.m % 2:
             raise ValueError(
-                f"RandomFeatures(m) takes an even number of features, a cosine and a sine each; got {self.m}."
+                f"RandomFeatures(m) needs an even number of features, in pairs of a cosine and a sine; got {self.m}."
             )
 
     def pairs(self, kernel, particles, scores, at, *, key):

@@ -43,7 +43,7 @@ def ksd_squared(
     """
     n = len(particles)
     if statistic not in ("U", "V"):
-        raise ValueError(f"statistic is 'U' or 'V'; got {statistic!r}.")
+        raise ValueError(f"statistic must be 'U' or 'V'; got {statistic!r}.")
     if statistic == "U" and n == 1:
         raise ValueError("The U statistic is a mean over pairs of particles: it needs at least two.")
     weights = jnp.full(n, 1 / n, particles.dtype) if weights is None else jnp.asarray(weights, particles.dtype)

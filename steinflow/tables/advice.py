@@ -1,4 +1,4 @@
-"""The verdict in words, for somebody who types commands: what to do, with the option to add, and without Python."""
+"""The verdict in words, for users of the command line: what to do, as options to add, without Python."""
 
 from steinflow.results.verdict import Remedy
 from steinflow.tables.runs import Run
@@ -13,9 +13,9 @@ MODEL_WORDS = {
 ADVICE: dict[Remedy, str | None] = {
     Remedy.MORE_STEPS: "take more steps: --steps {more_steps}",
     Remedy.MORE_PARTICLES: "use more particles: --particles {more_particles}",
-    Remedy.ENOUGH_PARTICLES: "use at least 20 particles, better 100: --particles 100",
+    Remedy.ENOUGH_PARTICLES: "use at least 20 particles, preferably 100: --particles 100",
     Remedy.DEFAULT_METHOD: "use the default method: leave out --method",
-    Remedy.LARGER_BATCHES: "take larger batches: --batch-size {larger_batch}",
+    Remedy.LARGER_BATCHES: "use larger batches: --batch-size {larger_batch}",
     Remedy.REREAD: None,
     Remedy.SMALLER_STEPS: "compare with the default method: leave out --method",
     Remedy.MORE_CHAINS: None,
@@ -26,7 +26,7 @@ ADVICE: dict[Remedy, str | None] = {
     Remedy.WEIGHTS: None,
     Remedy.CLOSER_START: None,
     Remedy.CONSTRAINTS: None,
-    Remedy.LESS_SURE: "compare with a model that is no network: leave out --model",
+    Remedy.LESS_SURE: "compare with a model that is not a network: leave out --model",
     Remedy.LOG_SPACE: "look for extreme values in the table",
     Remedy.UNIT_SCALE: "look for extreme values in the table",
     Remedy.DOUBLE_PRECISION: "use double precision: set JAX_ENABLE_X64=1",

@@ -34,7 +34,7 @@ _NEGATIVE = 0.01  # of the draws
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """One check of a model: how it looks, in words, and what to try."""
+    """One check of a model: its level, what was found in words, and what to try."""
 
     name: str
     level: Level
@@ -52,15 +52,15 @@ class Drawn:
 
     Attributes:
         kind: numbers, counts or classes.
-        y: what was observed; of classes, whether the expected one came true.
-        mean: what was expected, for classes the probability.
+        y: what was observed; for classes, whether the expected class came true.
+        mean: what was expected; for classes, the probability.
         sd: of the predictive distribution.
         draws: one data set per row of this matrix; None for classes.
         frame: all columns of the table, for these rows.
         used: the columns that the model uses.
         family: of the response.
-        pooled: whether effects of groups are drawn towards their mean, so that residuals of fitted rows grow with the
-            prediction even where the model is right.
+        pooled: whether effects of groups are pulled towards their mean. Then residuals of fitted rows grow with the
+            prediction even if the model is right.
     """
 
     kind: Kind
@@ -75,7 +75,7 @@ class Drawn:
 
 
 def model_checks(drawn: Drawn | None, evaluation: dict[str, Any] | None) -> list[Check]:
-    """Return all checks, the worst first; those without a finding say so."""
+    """Return all checks, the worst first; checks that found nothing are included."""
     checks = [_on_held_out(evaluation, drawn.family if drawn else "")]
     if drawn is not None and len(drawn.y) >= _LEAST_ROWS:
         checks += [*_on_draws(drawn), *_on_structure(drawn)]
@@ -84,7 +84,7 @@ def model_checks(drawn: Drawn | None, evaluation: dict[str, Any] | None) -> list
 
 
 def predictive_shape(drawn: Drawn | None) -> dict[str, Any] | None:
-    """Return how many rows there are of every count, or in every interval of numbers: observed, and drawn anew.
+    """Return how many rows have each count, or lie in each interval of numbers: observed, and drawn from the model.
 
     Plain values for a plot: `edges` of the bars, `observed`, and `low`, `middle` and `high` of the central 90%.
     """
@@ -125,12 +125,12 @@ def _on_held_out(evaluation, family):
 
 
 def _on_coverage(coverage, rows, family):
-    text = f"90% intervals hold {coverage:.0%} of {rows:,} held-out rows"
+    text = f"90% intervals contain {coverage:.0%} of {rows:,} held-out rows"
     chance = stats.binomtest(round(coverage * rows), rows, _COVERAGE).pvalue
     if chance > _SURE or abs(coverage - _COVERAGE) < _COVERAGE_OFF:
         return Check("coverage", "good", text)
     if coverage > _COVERAGE:
-        return Check("coverage", "doubtful", f"{text}: they are wider than they need be", _NOISE)
+        return Check("coverage", "doubtful", f"{text}: they are wider than necessary", _NOISE)
     level = "bad" if _COVERAGE - coverage > _COVERAGE_BAD else "doubtful"
     remedies = _COUNTS if family == "poisson" else (*_TAILS, *_NOISE)
     return Check("coverage", level, f"{text}: they are too narrow", remedies)
@@ -143,7 +143,9 @@ def _on_calibration(bins, rows):
     if chance > _SURE:
         return Check("calibration", "good", f"probabilities come true as often as they say, on {rows:,} held-out rows")
     k = np.argmax(counts * (seen - expected) ** 2 / variance)
-    text = f"of {counts[k]:.0f} held-out rows that were given {expected[k]:.0%}, {seen[k]:.0%} came true"
+    text = (
+        f"of {counts[k]:.0f} held-out rows predicted with a probability of {expected[k]:.0%}, {seen[k]:.0%} came true"
+    )
     return Check("calibration", "bad" if np.abs(seen - expected)[k] > _SHARE_BAD else "doubtful", text, _CURVE)
 
 
@@ -160,7 +162,7 @@ def _on_draws(drawn):
         typical = float(np.median(new))
         # Beyond all of 400 draws: by chance that happens in one of two hundred models.
         level = judge(observed, typical) if observed < np.min(new) or observed > np.max(new) else "good"
-        text = f"{words} {_number(observed)}, in data drawn from the model {_number(typical)}"
+        text = f"{words} {_number(observed)}; in data drawn from the model it is {_number(typical)}"
         found.append(Check(name, level, text, remedies if level != "good" else ()))
 
     def spread(observed, typical):
@@ -185,7 +187,7 @@ def _on_draws(drawn):
         compare(name, _over_rows(of), words, lambda o, t: _grade(abs(o - t) / scale, 1.0), tails)
     below = float(np.mean(draws < 0))
     if np.min(y) >= 0 and below > _NEGATIVE:
-        text = f"{below:.0%} of the values drawn from the model are below zero, and none of the table"
+        text = f"{below:.0%} of the values drawn from the model are below zero, but none in the table are"
         found.append(Check("below zero", "doubtful", text, tails if are_counts else _LOG))
     return found
 
@@ -205,8 +207,8 @@ def _on_structure(drawn):
         if chance < _SURE / len(candidates):
             found.append((share, name))
     if not found:
-        text = f"residuals vary by none of {counted(len(names), 'column')}"
-        text += "" if drawn.pooled else ", nor along the prediction"
+        text = f"residuals do not depend on any of {counted(len(names), 'column')}"
+        text += "" if drawn.pooled else " or on the prediction"
         return [Check("residuals", "good", text)]
     return [_structure(drawn, name, share) for share, name in sorted(found, key=lambda pair: -pair[0])[:_NAMED]]
 
@@ -215,11 +217,11 @@ def _structure(drawn, name, share):
     level: Level = "bad" if share > _SHARE_BAD else "doubtful"
     if name is None:
         return Check(
-            "residuals", level, "residuals vary along the prediction: the form of the mean is not right", _CURVE
+            "residuals", level, "residuals depend on the prediction: the form of the mean is not right", _CURVE
         )
     quoted, is_amount = f"'{shown(name, 40)}'", _is_amount(drawn.frame[name])
     how = "is in the model" if name in drawn.used else "is not in the model"
-    text = f"residuals vary by {quoted}, which {how}: it explains {share:.0%} of them"
+    text = f"residuals depend on {quoted}, which {how}: it explains {share:.0%} of their variance"
     own = f"an effect for each value of {quoted}: {formula_option(f'... + (1 | {in_formula(name)})')}, or --categorical"
     curve = f"a curve in {quoted}: {formula_option(f'... + bs({in_formula(name)}, df=5)')}"
     if not is_amount:
@@ -277,8 +279,8 @@ def _number(value) -> str:
 
 
 _COUNT_FAMILY = ('a family of counts: --model poisson, or --formula "..." --family negbinomial',)
-_COUNTS = ('counts that vary more than Poisson\'s: --formula "..." --family negbinomial',)
-_ZEROS = ('zeros with a cause of their own: --formula "..." --family zero_inflated_poisson or hurdle_negbinomial',)
+_COUNTS = ('counts that vary more than Poisson counts: --formula "..." --family negbinomial',)
+_ZEROS = ('zeros with a separate cause: --formula "..." --family zero_inflated_poisson or hurdle_negbinomial',)
 _TAILS = (
     'heavier tails: --formula "..." --family t',
     'the logarithm of the target: --formula "..." --family lognormal, where it is positive',

@@ -10,9 +10,9 @@ from steinflow.tables.runs import Run
 
 
 def behind_the_best(runs: Sequence[Run]) -> list[dict[str, float]] | None:
-    """Return by how much each run is behind the best one in log-likelihood per held-out row, with the standard error.
+    """Return how far each run is behind the best one in log-likelihood per held-out row, with the standard error.
 
-    Rows are compared in pairs, so what makes a row hard for all models cancels out. None where the runs did not keep
+    Rows are compared in pairs, so that rows which are hard for all models cancel out. None if the runs did not keep
     the same rows.
     """
     tables = [run.held_out for run in runs]
@@ -33,7 +33,7 @@ def behind_the_best(runs: Sequence[Run]) -> list[dict[str, float]] | None:
 def log_evidence(run: Run) -> dict[str, Any]:
     """Return the log evidence of the rows that were fitted, with its standard error; or the reason why not."""
     if not isinstance(run.estimator, FormulaFit):
-        reason = "it takes a model by formula, whose density is normalised"
+        reason = "it needs a model by formula, because only its density is normalised"
         return {"value": None, "standard_error": None, "pareto_k": None, "reason": reason}
     found = run.result.evidence()
     return {

@@ -57,8 +57,8 @@ class Prepared:
         problem: what is predicted from what, by which model.
         X, y: encoded rows to fit.
         held_out: encoded rows to predict: X, y and their numbers in the table.
-        columns: all columns of the rows to fit but the target, those that were left out included.
-        reason: why this model.
+        columns: all columns of the rows to fit except the target, including columns that were left out of the model.
+        reason: why this model was chosen.
         notes: what the user should know about the data.
     """
 
@@ -104,7 +104,7 @@ def prepare(
     for name in (target, *drop, *categorical):
         check_column(frame, name, where)
     if target in drop:
-        raise TableError(f"'{shown(target)}' is the --target, so it cannot be left out with --drop.")
+        raise TableError(f"'{shown(target)}' is the --target, so --drop cannot leave it out.")
     whole = as_text(frame, categorical)
     frame, notes = _usable(whole.drop(columns=list(drop)), target, where, missing)
     if frame[target].nunique() > FEW_NUMBERS:  # fewer may be classes, however they are written
@@ -222,7 +222,7 @@ def finished(
 def check_test_fraction(test_fraction: float) -> None:
     """Refuse what is no part of the rows that could be held out."""
     if not 0 <= test_fraction <= 0.9:
-        raise ValueError(f"--test-fraction is a part between 0 and 0.9 of the rows; got {test_fraction:g}.")
+        raise ValueError(f"--test-fraction must be between 0 and 0.9, a fraction of the rows; got {test_fraction:g}.")
 
 
 def _drawn(prepared, estimator) -> Drawn:
@@ -253,8 +253,8 @@ def _usable(frame, target, where, missing):
     notes = []
     if len(frame) < _MIN_ROWS:
         raise TableError(
-            f"{shown(where)} has {counted(len(frame), 'row')}; a fit needs at least {_MIN_ROWS}, some of them to be "
-            "held out."
+            f"{shown(where)} has {counted(len(frame), 'row')}; a fit needs at least {_MIN_ROWS}, because "
+            "some of them are held out."
         )
     empty = [name for name, no in zip(frame.columns, frame.isna().all(), strict=True) if no and name != target]
     if empty:

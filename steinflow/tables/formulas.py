@@ -233,6 +233,8 @@ def priors_from(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, equals, prior = text.partition("=")
         if not equals:
-            raise FormulaError(f"A prior is NAME=DISTRIBUTION, such as 'Intercept=Normal(0, 5)'; got {text!r}.")
+            raise FormulaError(
+                f"A prior must have the form NAME=DISTRIBUTION, such as 'Intercept=Normal(0, 5)'; got {text!r}."
+            )
         found[name.strip()] = prior.strip()
     return found

@@ -46,12 +46,12 @@ class Metric:
 METRICS = {
     "accuracy": Metric("accuracy", "Accuracy", "of the held-out rows are predicted correctly", max, is_part=True),
     "accuracy_of_guessing": Metric(
-        "accuracy of guessing", "Guessing", "accuracy of always naming the most frequent class", is_part=True
+        "accuracy of guessing", "Guessing", "accuracy of always predicting the most frequent class", is_part=True
     ),
     "calibration_error": Metric(
         "calibration error",
         "Calibration error",
-        "0 is perfect: of the predictions made with a probability of 70%, 70% come true",
+        "0 is perfect: predictions made with a probability of 70% come true 70% of the time",
         min,
     ),
     "rmse": Metric("root mean square error", "Typical error", "root mean square, in units of the target", min),
@@ -61,7 +61,7 @@ METRICS = {
     "coverage_90": Metric(
         "inside their 90% interval",
         "90% intervals",
-        "of the held-out rows lie inside theirs; 90% is right",
+        "of the held-out rows lie inside their interval; 90% is right",
         is_part=True,
     ),
     "log_likelihood": Metric("log-likelihood per row", "Log-likelihood", "per held-out row; higher is better", max),

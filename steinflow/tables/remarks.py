@@ -46,7 +46,7 @@ def about_collinear(X: np.ndarray, names: list[str]) -> list[str]:
     if X.shape[1] >= len(X):
         return [
             f"There are {X.shape[1]:,} features for {len(X):,} rows: the data cannot tell all of their effects apart, "
-            "and the prior alone does."
+            "so some of them depend on the prior alone."
         ]
     return list(collinear(X, names))
 

@@ -90,8 +90,8 @@ def choose_kind(values: Column, model: ModelName | None) -> tuple[Kind, str]:
     numbers = values.to_numpy(float)
     if distinct <= FEW_NUMBERS and np.all(numbers == np.round(numbers)):
         return "classes", (
-            f"'{name}' has {distinct} different whole numbers, which are taken as classes; for numbers on a scale use "
-            "--model linear, for counts --model poisson"
+            f"'{name}' has {distinct} different whole numbers, which are treated as classes; for numbers on a scale "
+            "use --model linear, for counts --model poisson"
         )
     reason = f"'{name}' is a number with {distinct:,} different values"
     if np.all(_are_counts(numbers)) and np.min(numbers) <= 1:  # ages and prices rarely go down to 0
@@ -124,8 +124,8 @@ def _class_labels(name, values) -> tuple[str, ...]:
     distinct = values.dropna().unique()
     if len(distinct) < 2:
         raise TableError(
-            f"The target '{shown(name)}' has one class, {listed(_labels_of(values)[:1])}, in every row; a "
-            "classification needs rows of at least two. Name another --target, or add rows of the other class."
+            f"The target '{shown(name)}' has one class, {listed(_labels_of(values)[:1])}, in every row; "
+            "classification needs at least two classes. Name another --target, or add rows of another class."
         )
     numeric = values.dtype.kind in "iuf"
     fractional = numeric and bool(np.any(distinct.astype(float) != np.round(distinct.astype(float))))

@@ -147,7 +147,7 @@ def load_run(folder: str | Path) -> Run:
         found = details.pop("format")
         if found == GROUPS_FORMAT:
             raise RunError(
-                f"{shown(folder)} holds a model per group: its numbers are in groups.csv, and in Python "
+                f"{shown(folder)} holds one model per group: the numbers are in groups.csv, and in Python "
                 f"sf.Many.load('{shown(folder)}/{RESULT}') reads its posteriors."
             )
         if found != _FORMAT:
@@ -186,7 +186,7 @@ def checksum(path: Path) -> str:
 def check_is_run(folder: Path) -> None:
     """Refuse what is not the folder of a run."""
     if not folder.exists():
-        raise RunError(f"There is no run {shown(folder, 200)}; `steinflow fit` makes one and prints its folder.")
+        raise RunError(f"There is no run in {shown(folder, 200)}; `steinflow fit` creates a run and prints its folder.")
     if not (folder / DETAILS).is_file() or not (folder / RESULT).is_file():
         raise RunError(
             f"{shown(folder, 200)} is not a run of steinflow: a run is a folder with {DETAILS} and {RESULT} in it."
@@ -199,19 +199,21 @@ def check_free(folder: Path, *, overwrite: bool) -> None:
         return
     if not overwrite:
         raise RunError(
-            f"{shown(folder, 200)} exists already; choose another folder with --output, or add --overwrite to replace "
+            f"{shown(folder, 200)} already exists; choose another folder with --output, or add --overwrite to replace "
             "an earlier run."
         )
     try:
         check_is_run(folder)
     except RunError as error:
-        raise RunError(f"{error} It is not replaced; choose another folder with --output.") from error
+        raise RunError(f"{error} It was not replaced; choose another folder with --output.") from error
 
 
 def check_new(path: Path | None, *, overwrite: bool) -> None:
     """Refuse a file that somebody named, and that exists already."""
     if path is not None and path.is_file() and not overwrite:
-        raise RunError(f"{shown(path, 200)} exists already; name another file, or add --overwrite to replace it.")
+        raise RunError(
+            f"{shown(path, 200)} already exists; choose another file name, or add --overwrite to replace it."
+        )
 
 
 def free_file(stem: str, suffix: str) -> Path:

@@ -24,15 +24,15 @@ def read_table(
     thousands: str | None = None,
     missing_markers: Sequence[str] = (),
 ) -> Frame:
-    """Read a CSV or Parquet file; column names are text, and a column that only counts the rows is left out.
+    """Read a CSV or Parquet file. Column names become text, and a column that only numbers the rows is left out.
 
     Args:
         path: of the file; compressed CSV files may end in .gz, .bz2, .xz or .zip.
         encoding: of a CSV file.
-        separator: between the fields of a CSV file; found from its first line if not given.
+        separator: between the fields of a CSV file; detected from its first line if not given.
         decimal: the point or comma in the numbers of a CSV file.
-        thousands: what separates groups of three digits in these numbers, such as the comma in 1,250.
-        missing_markers: cells that mean a missing value, besides the empty cell, NA, NaN, null and the like.
+        thousands: the thousands separator in these numbers, such as the comma in 1,250.
+        missing_markers: cells that mean a missing value, in addition to empty cells, NA, NaN, null and the like.
     """
     pandas = _pandas()
     path = Path(path)
@@ -42,7 +42,9 @@ def read_table(
     elif path.suffix.lower() in _CSV or _looks_like_text(path):
         frame = _read_csv(pandas, path, encoding, separator, decimal, thousands, list(missing_markers))
     else:
-        raise TableError(f"{shown(path)} is neither CSV nor Parquet by its name and content; save it as a .csv file.")
+        raise TableError(
+            f"{shown(path)} is neither CSV nor Parquet, judging by its name and content; save it as a .csv file."
+        )
     frame.columns = [str(name).strip() for name in frame.columns]
     _refuse_repeated(frame.columns, path)
     if frame.empty:
@@ -51,7 +53,7 @@ def read_table(
 
 
 def csv_text(frame: Frame) -> str:
-    """Return a table as CSV whose cells no spreadsheet takes for formulas: text such as =1+1 begins with an apostrophe.
+    """Return a table as CSV whose cells no spreadsheet reads as formulas: an apostrophe precedes text such as =1+1.
 
     `read_cells` reads it back.
     """
@@ -77,7 +79,7 @@ def _armed(text):
 
 def _check_file(path: Path) -> None:
     if path.is_dir():
-        raise TableError(f"{shown(path)} is a folder; give the CSV or Parquet file in it.")
+        raise TableError(f"{shown(path)} is a folder; give a CSV or Parquet file in it.")
     if not path.exists():
         raise TableError(f"There is no file {shown(path, 200)}; check the name and the current folder.")
     if path.stat().st_size == 0:
@@ -96,7 +98,7 @@ def _read_parquet(pandas, path):
         # Only the columns: the file may describe an index, which is not part of the table.
         return pyarrow.parquet.read_table(path).to_pandas(ignore_metadata=True)
     except (pyarrow.ArrowException, OSError) as error:
-        raise TableError(f"{shown(path)} is not a Parquet file that can be read ({shown(error, 120)}).") from error
+        raise TableError(f"{shown(path)} cannot be read as a Parquet file ({shown(error, 120)}).") from error
 
 
 def _refuse_repeated(names, path) -> None:
@@ -111,9 +113,9 @@ def _read_csv(pandas, path, encoding, separator, decimal, thousands, missing_mar
     except LookupError as error:
         raise TableError(f"There is no encoding '{shown(encoding)}'; try utf-8, latin-1, cp1252 or utf-16.") from error
     if len(decimal) != 1:
-        raise TableError(f"--decimal is a point or a comma; got '{shown(decimal)}'.")
+        raise TableError(f"--decimal must be one character, a point or a comma; got '{shown(decimal)}'.")
     if thousands is not None and (len(thousands) != 1 or thousands == decimal):
-        raise TableError(f"--thousands is one character that is not that of --decimal; got '{shown(thousands)}'.")
+        raise TableError(f"--thousands must be one character, different from --decimal; got '{shown(thousands)}'.")
     separator = separator or _separator(path, encoding)
     same = {"sep": separator, "encoding": encoding, "skipinitialspace": True}
     try:
@@ -123,12 +125,14 @@ def _read_csv(pandas, path, encoding, separator, decimal, thousands, missing_mar
     except UnicodeError as error:
         raise TableError(_not_in_this_encoding(path, encoding)) from error
     except pandas.errors.EmptyDataError as error:
-        raise TableError(f"{shown(path)} has no columns: its first line is the header, and it is blank.") from error
+        raise TableError(
+            f"{shown(path)} has no columns: its first line, which should be the header, is blank."
+        ) from error
     except (pandas.errors.ParserError, OSError, EOFError, ValueError) as error:
         reason = shown(str(error).strip().removeprefix("Error tokenizing data. C error: "), 160)
         raise TableError(
             f"{shown(path)} cannot be read as a table with fields separated by {separator!r}: {reason}. "
-            "Give the right --separator, or correct that line."
+            "Give the right --separator, or correct the line."
         ) from error
     _refuse_repeated([name.strip() for name in header.iloc[0] if name.strip()], path)
     return frame

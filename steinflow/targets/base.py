@@ -53,18 +53,16 @@ class Target(eqx.Module):
 
     def given(self, data: PyTree) -> "Target":
         """Return the same model with other data."""
-        raise ValueError(
-            "This target does not take other data. In its place pass a function that takes data to a target."
-        )
+        raise ValueError("This target cannot take other data. Instead, pass a function that takes data to a target.")
 
     def weighted(self, weights: Array) -> "Target":
         """Return the same model with rows that count as often as their weights say: those of weight 0 not at all."""
-        raise ValueError("The rows of this target cannot be left out. Those of sf.Posterior can, and of sf.models.")
+        raise ValueError("The rows of this target cannot be left out. Use sf.Posterior or one of sf.models.")
 
     def selected(self, rows: np.ndarray) -> "Target":
         """Return the same model, with the same prior, given some of its rows alone."""
         if not isinstance(self.data, Rows):
-            raise ValueError("This target has no rows in memory to choose from. sf.Posterior has, and sf.models.")
+            raise ValueError("This target has no rows in memory to choose from. Use sf.Posterior or one of sf.models.")
         chosen = jax.tree.map(lambda leaf: as_array(np.asarray(leaf)[rows]), self.data.values)
         return eqx.tree_at(lambda target: target.data, self, Rows(chosen))
 
@@ -134,10 +132,10 @@ class Density(ConstrainedTarget):
     """A target given by a function of one particle.
 
     Args:
-        function: takes one particle, in the user's space, to its log density up to a constant.
-        prior: takes a key to one starting particle.
-        constraints: where parameters live, as `sf.constraints` (positive, unit_interval, simplex, ...): one for all, or
-            a pytree that matches the particle, or a prefix of it; None leaves a parameter on the real line.
+        function: a function of one particle, in the user's space, that returns its log density up to a constant.
+        prior: a function of a key that returns one starting particle.
+        constraints: the range of the parameters, from `sf.constraints` (positive, unit_interval, simplex, ...): one for
+            all, or a pytree that matches the particle or is a prefix of it. None means the real line.
 
     Example:
         ```python
@@ -152,7 +150,7 @@ class Density(ConstrainedTarget):
     def __check_init__(self):
         if not callable(self.function):
             raise TypeError(
-                f"Density takes a function of one particle that returns its log density; got {self.function!r}."
+                f"Density needs a function of one particle that returns its log density; got {self.function!r}."
             )
 
     def user_log_density(self, params, batch):
@@ -166,7 +164,7 @@ def as_target(target: Target | Callable[[Params], Scalar]) -> Target:
     if callable(target):
         return Density(target)
     raise TypeError(
-        "A target is a function of one particle that returns its log density, or sf.Density, sf.Posterior, ...; "
+        "A target must be a function of one particle that returns its log density, or sf.Density, sf.Posterior, ...; "
         f"got {target!r}."
     )
 

@@ -237,7 +237,7 @@ def refuse_rows(data: Data | None, *, key: PRNGKeyArray) -> None:
         rows = ", ".join(map(str, first[:_NAMED])) + (", ..." if count > _NAMED else "")
         raise ValueError(
             f"{count} of {seen} rows of the data hold NaN or infinite numbers, and the log density is not finite with "
-            f"them: rows {rows} (the first is 0). Leave them out, or put values in."
+            f"them: rows {rows} (the first is 0). Leave these rows out, or fill in the values."
         )
 
 

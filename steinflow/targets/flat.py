@@ -334,7 +334,7 @@ def _raveled(target: Target, unconstrained: Params) -> tuple[FlatTarget, Particl
     dtype, unravel = _raveling(unconstrained)
     values = np.concatenate([leaf.reshape(len(leaf), -1).astype(dtype) for leaf in leaves], axis=1)
     if values.shape[1] == 0:
-        raise ValueError("particles have no coordinates: there is nothing to infer.")
+        raise ValueError("particles have no coordinates, so there is nothing to infer.")
     if outside := int(np.sum(~np.all(np.isfinite(values), axis=1))):
         raise ValueError(
             f"{outside} of {len(values)} particles are not finite or lie outside their constraints. "
@@ -372,8 +372,8 @@ def _check_log_density(flat: FlatTarget, point: jax.ShapeDtypeStruct) -> None:
         eqx.filter_eval_shape(FlatTarget.log_density, flat, point, flat.data and flat.data.batch_shape())
     except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
         error.add_note(
-            "The log density is compiled and differentiated by JAX: write it with jax.numpy in place of numpy, scipy "
-            "or math, and with jnp.where in place of if."
+            "The log density is compiled and differentiated by JAX: write it with jax.numpy instead of numpy, scipy or "
+            "math, and with jnp.where instead of if."
         )
         raise
 

@@ -22,14 +22,14 @@ from steinflow.typing import Array
 def from_numpyro(model: Callable, *args, **kwargs) -> "NumPyroTarget":
     """Return a NumPyro model, with its data, as a target.
 
-    Particles are dictionaries by site name, in the support of each site, with the deterministic sites beside them; runs
-    start from prior draws, or near the middle of the support where a prior has none. A plate with `subsample_size`
-    makes minibatches: every row once per epoch, the same rows for all particles. Discrete sites that are marked
-    `infer={"enumerate": "parallel"}` are summed out by NumPyro, with `pip install 'steinflow[funsor]'`; such a model
-    reports no deterministic sites and no likelihoods, which would need values of the discrete ones.
+    Particles are dictionaries by site name, in the support of each site, and include the deterministic sites. Runs
+    start from prior draws, or near the middle of the support if a prior cannot be drawn from. A plate with
+    `subsample_size` makes minibatches: every row once per epoch, the same rows for all particles. Discrete sites that
+    are marked `infer={"enumerate": "parallel"}` are summed out by NumPyro, with `pip install 'steinflow[funsor]'`; such
+    a model reports no deterministic sites and no likelihoods, because both would need values of the discrete sites.
 
-    `result.predictive(*args, **kwargs)` predicts for new arguments. `result.to_arviz()` has the likelihood and
-    predictive draws of the observed sites, and plates as names of axes.
+    `result.predictive(*args, **kwargs)` predicts for new arguments. `result.to_arviz()` includes the likelihood and
+    predictive draws of the observed sites, and uses plates as names of axes.
 
     Args:
         model: a function of NumPyro primitives.

@@ -11,11 +11,11 @@ from steinflow.typing import PyTree
 def padded(sets: Sequence[PyTree]) -> tuple[PyTree, np.ndarray]:
     """Return data sets of different lengths as arrays with a leading axis of sets, and a weight for every row.
 
-    Rows that fill up a set are copies of its first row, where a log likelihood is as finite as in the data; their
-    weight is 0, that of all others 1. Multiply the log likelihood of every row by its weight.
+    Shorter sets are filled with copies of their first row, where the log likelihood is as finite as in the data. These
+    copies have weight 0, all other rows weight 1. Multiply the log likelihood of every row by its weight.
 
     Args:
-        sets: pytrees of arrays of the same structure; the arrays of one set have as many rows as each other.
+        sets: pytrees of arrays with the same structure; all arrays of a set have the same number of rows.
 
     Returns:
         The arrays, of shape (sets, rows, ...), and the weights, of shape (sets, rows).
@@ -82,7 +82,7 @@ def rows_by_group(by: Sequence | np.ndarray) -> dict[str, np.ndarray]:
     """Return which rows every group has, by its name, in the order of the values: 2 comes before 10.
 
     Args:
-        by: the group of every row; with a second axis, a group is what several columns say together.
+        by: the group of every row. With a second axis, each combination of the columns' values is a group.
 
     Raises:
         ValueError: if a row has no group.
@@ -120,7 +120,9 @@ def _length(one: PyTree, k: int) -> int:
         raise ValueError(f"Data set {k} has no rows. Leave it out: without data its posterior is the prior.")
     if len(lengths) != 1 or -1 in lengths:
         shapes = [leaf.shape for leaf in jax.tree.leaves(one)]
-        raise ValueError(f"All arrays of a data set need as many rows; in set {k} they have the shapes {shapes[:10]}.")
+        raise ValueError(
+            f"All arrays of a data set need the same number of rows; in set {k} they have the shapes {shapes[:10]}."
+        )
     return int(lengths.pop())
 
 

@@ -65,17 +65,17 @@ class Posterior(ConstrainedTarget):
     by all particles, no row twice in an epoch.
 
     Args:
-        log_prior: takes one particle to its log prior density.
-        log_likelihood: takes one particle and rows of the data to one value per row.
-        data: a pytree of arrays with the same leading axis. Arrays of `numpy.memmap`, HDF5 or Zarr stay on disk, and
-            are read by batches; so are those in `sf.data.Mapped(...)`. `sf.data.Stream(...)` takes batches from
-            anywhere.
+        log_prior: a function of one particle that returns its log prior density.
+        log_likelihood: a function of one particle and some rows of the data that returns one value per row.
+        data: a pytree of arrays with the same leading axis. Arrays of `numpy.memmap`, HDF5 or Zarr stay on disk and
+            are read in batches, and so are arrays in `sf.data.Mapped(...)`. `sf.data.Stream(...)` takes batches from
+            any source.
         batch_size: rows per step; all of them if not given.
-        prior: takes a key to one starting particle.
+        prior: a function of a key that returns one starting particle.
         constraints: as for `Density`.
 
     Raises:
-        ValueError: if arrays differ in length or are empty, or the batch size is no number of rows.
+        ValueError: if arrays differ in length or are empty, or if the batch size is not a valid number of rows.
     """
 
     log_prior: Callable[[Params], Scalar]

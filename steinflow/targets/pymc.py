@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 def from_pymc(model: "pymc.Model") -> "PyMCTarget":
     """Return a PyMC model as a target.
 
-    Particles are dictionaries by variable name, as PyMC's users know them (a positive sigma, not its logarithm), with
-    the deterministics beside them; runs start from prior draws. `result.to_arviz()` has the likelihood and predictive
-    draws of the observed variables, with the model's coordinates and dimensions. The data are those that the model has
-    now: after `pm.set_data` call this again. `result.predictive(X=X_new)` predicts for other values of the model's
-    `pm.Data`, which stay as they are.
+    Particles are dictionaries by variable name, on the scale that PyMC users know (a positive sigma, not its
+    logarithm), and include the deterministics. Runs start from prior draws. `result.to_arviz()` includes the likelihood
+    and predictive draws of the observed variables, with the model's coordinates and dimensions. The target keeps the
+    data that the model has now: after `pm.set_data`, call `from_pymc` again. `result.predictive(X=X_new)` predicts for
+    other values of the model's `pm.Data` and does not change them.
 
     A `pm.Minibatch` makes minibatches: every row once per epoch, the same rows for all particles, their scores
     corrected at an anchor. Likelihoods and predictions are those of all rows; deterministics that depend on rows are
     among the predictions, not among the particles.
 
-    JAX computes in 32 bits unless told otherwise, PyMC in 64: `jax.config.update("jax_enable_x64", True)` before
-    anything else makes them agree. Needs `pip install 'steinflow[pymc]'`.
+    JAX computes in 32 bits by default, PyMC in 64. To make them agree, call
+    `jax.config.update("jax_enable_x64", True)` before anything else. Needs `pip install 'steinflow[pymc]'`.
 
     Args:
-        model: the model, outside of or inside its `with` block.
+        model: the model. `from_pymc` may be called inside or outside its `with` block.
 
     Example:
         ```python

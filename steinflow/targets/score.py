@@ -24,11 +24,11 @@ def from_score(
     (NUTS, NPV) need `with_log_density`; SVGD and SGLD do not.
 
     Args:
-        function: takes particles (NumPy arrays with a leading axis, in the structure that `fit` was given) to the
-            gradient of the log density at each of them, in the same structure.
-        with_log_density: whether the function returns a pair of the scores and one log density per particle.
-        prior: takes a key to one starting particle.
-        constraints: as for `sf.Density`; scores and log densities are those in the user's space.
+        function: a function of all particles (NumPy arrays with a leading axis, in the structure that `fit` was given)
+            that returns the gradient of the log density at each of them, in the same structure.
+        with_log_density: whether the function returns a pair: the scores, and one log density per particle.
+        prior: a function of a key that returns one starting particle.
+        constraints: as for `sf.Density`; scores and log densities refer to the user's space.
 
     Example:
         ```python
@@ -87,8 +87,8 @@ class _Outside:
         if self.with_log_density:
             if not (isinstance(returned, tuple) and len(returned) == 2):
                 raise ValueError(
-                    "With with_log_density=True the function returns a pair: scores, and one log density per particle; "
-                    f"got {type(returned).__name__}."
+                    "With with_log_density=True the function must return a pair: scores and one log density per "
+                    f"particle; got {type(returned).__name__}."
                 )
             returned, values = returned[0], np.asarray(returned[1])
         if values.shape != (num_particles,):

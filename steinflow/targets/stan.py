@@ -22,14 +22,14 @@ def from_stan(
     """Return a Stan model, with its data, as a target.
 
     Particles are dictionaries by the names of the program, parameters and transformed parameters in the user's space.
-    Runs start where Stan's do, uniformly in (-2, 2) of unconstrained space. Generated quantities are computed when
-    they are asked for: `result.predictive()` has them for the data of the fit, `result.predictive(x=x_new)` for others,
-    and they are the predictive draws of `result.to_arviz()`. Stan computes in double precision, one particle after the
+    Runs start where Stan's do, uniformly in (-2, 2) of unconstrained space. Generated quantities are computed on
+    demand: `result.predictive()` returns them for the data of the fit, `result.predictive(x=x_new)` for other data, and
+    `result.to_arviz()` includes them as predictive draws. Stan computes in double precision, one particle after the
     other. Needs `pip install 'steinflow[stan]'`.
 
     Args:
-        library: a model that BridgeStan has compiled, or a `.stan` file, which it compiles if it finds its tools.
-        data: what the data block asks for: by name, as JSON, or the path of a `.json` file.
+        library: a model compiled by BridgeStan, or a `.stan` file, which it compiles if its tools are installed.
+        data: the values for the data block: a dictionary by name, a JSON text, or the path of a `.json` file.
         log_likelihood: the generated quantity that has one entry per observation, for `az.loo`, if there is one.
 
     Example:
@@ -91,7 +91,7 @@ class StanObservations(Observations):
 
     def predictive(self, particles, *args, key, **kwargs):
         if args:
-            raise TypeError("A Stan model has no arguments but its data, by name: result.predictive(x=x_new).")
+            raise TypeError("The only arguments of a Stan model are its data, by name: result.predictive(x=x_new).")
         model = self.target.model.with_data(kwargs) if kwargs else self.target.model
         quantities = self._generated(model, particles, int(jax.random.bits(key) >> 1))
         return {name: values for name, values in quantities.items() if name != self.target.log_likelihood}

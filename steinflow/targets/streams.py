@@ -65,7 +65,8 @@ class Shapes(HostData):
 class Mapped(HostData):
     """Arrays on the host that are read by rows: mapped files, HDF5, Zarr, or NumPy arrays too big for the device.
 
-    `Posterior` wraps mapped files by itself; wrap others as `sf.data.Mapped(arrays)` to keep them on the host.
+    `Posterior` wraps mapped files automatically; wrap other arrays in `sf.data.Mapped(arrays)` to keep them on the
+    host.
 
     Args:
         arrays: a pytree of objects with `shape`, `dtype` and `[indices]`.
@@ -106,19 +107,19 @@ class Mapped(HostData):
 
 
 class Stream(HostData):
-    """Batches that come from anywhere, in order, one per step: a loader, a generator, a queue.
+    """Batches from any source, in order, one per step: a loader, a generator, a queue.
 
-    All batches have the size of the first; shorter ones, as at the end of a loader's epoch, are left out.
+    All batches have the size of the first. Shorter batches, such as the last one of a loader's epoch, are left out.
 
     Args:
-        batches: an iterable of batches, each pass over it being one epoch (a `torch` DataLoader, say); or a function
-            that takes a step number to an iterator over the batches from that step on. A run that resumes calls the
-            function with the step; an iterable is read from its beginning up to there, and has to yield the same
+        batches: an iterable of batches, where each pass is one epoch (for example a `torch` DataLoader); or a function
+            of a step number that returns an iterator over the batches from that step on. When a run resumes, it calls
+            the function with the step; an iterable is read from the beginning up to that step, and must yield the same
             batches again.
         num_rows: the number of rows N that the batches are drawn from.
-        epoch: an iterable over blocks that are all rows, each once, for anchors (`targets/anchors.py`). By default
-            `batches`, where that is an iterable that starts anew every time; a function of the step and a generator
-            have none, and their noise is not corrected.
+        epoch: an iterable over blocks that together contain every row once, for anchors (`targets/anchors.py`). By
+            default this is `batches`, if that is an iterable that can be restarted. A function of the step or a
+            generator has no default, and its noise is not corrected.
     """
 
     def __init__(
@@ -129,9 +130,13 @@ class Stream(HostData):
         epoch: Iterable[Batch] | None = None,
     ):
         if not callable(batches) and not isinstance(batches, Iterable):
-            raise TypeError(f"A stream is an iterable of batches, or a function step -> iterator; got {batches!r}.")
+            raise TypeError(
+                f"A stream must be an iterable of batches, or a function step -> iterator; got {batches!r}."
+            )
         if isinstance(epoch, Iterator) or not isinstance(epoch, Iterable | None):
-            raise TypeError(f"epoch is an iterable over all rows that starts anew every time; got {epoch!r}.")
+            raise TypeError(
+                f"epoch must be an iterable over all rows that can be restarted, not a generator; got {epoch!r}."
+            )
         self.batches, self.num_rows = batches, num_rows
         again = isinstance(batches, Iterable) and not isinstance(batches, Iterator)
         self.epoch = batches if epoch is None and again else epoch
@@ -195,7 +200,7 @@ class Stream(HostData):
             shapes = [jax.tree.map(np.shape, tree) for tree in (self._shape, batch)]
             if shapes[0] != shapes[1]:
                 raise ValueError(
-                    f"All batches of a stream have the same shapes: expected {shapes[0]}, got {shapes[1]} at step "
+                    f"All batches of a stream must have the same shapes: expected {shapes[0]}, got {shapes[1]} at step "
                     f"{self._position}."
                 )
             self._position += 1

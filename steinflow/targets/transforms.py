@@ -57,6 +57,6 @@ def _bijections(constraints, params):
     leaves = jax.tree.leaves(matched, is_leaf=is_leaf)
     if wrong := [leaf for leaf in leaves if not is_leaf(leaf)]:
         raise TypeError(
-            f"constraints are None or from sf.constraints, such as sf.constraints.positive; got {wrong[0]!r}."
+            f"constraints must be None or from sf.constraints, such as sf.constraints.positive; got {wrong[0]!r}."
         )
     return [distributions.biject_to(distributions.constraints.real if leaf is None else leaf) for leaf in leaves]

@@ -75,9 +75,9 @@ def test_codes_are_remarked_upon_and_may_be_categories(frame, tmp_path):
         (["--formula", FORMULA, "--family", "beta"], "strictly between 0 and 1", 1),
         (["--formula", FORMULA, "--prior", "age"], "NAME=DISTRIBUTION", 1),
         (["--formula", FORMULA, "--target", "count"], "either --target COLUMN", 2),
-        (["--formula", FORMULA, "--drop", "age"], "names its columns", 2),
-        (["--target", "count", "--prior", "age=Normal(0, 1)"], "belongs to a formula", 2),
-        (["--target", "count", "--family", "poisson"], "belongs to a formula", 2),
+        (["--formula", FORMULA, "--drop", "age"], "the formula chooses the columns", 2),
+        (["--target", "count", "--prior", "age=Normal(0, 1)"], "only for formulas", 2),
+        (["--target", "count", "--family", "poisson"], "only for formulas", 2),
         ([], "either --target COLUMN", 2),
     ],
 )

@@ -38,7 +38,7 @@ def test_a_column_is_predicted_in_every_group(frame, tmp_path):
     assert many.names == ("a", "b", "c")
     done = steinflow_("report", folder)
     assert done.exit_code == 1
-    assert "holds a model per group" in done.stderr
+    assert "holds one model per group" in done.stderr
     done = steinflow_("fit-groups", data, *options)
     assert done.exit_code == 1
     assert "--overwrite" in done.stderr
@@ -65,8 +65,8 @@ def test_a_formula_in_every_group(frame, tmp_path):
     ("options", "code", "expected"),
     [
         (["--by", "shop"], 2, "say what to predict"),
-        (["--by", "shop", "--target", "shop"], 2, "its own group"),
-        (["--by", "shop", "--target", "y", "--model", "network"], 2, "is linear"),
+        (["--by", "shop", "--target", "shop"], 2, "also define the groups"),
+        (["--by", "shop", "--target", "y", "--model", "network"], 2, "fits linear models only"),
         (["--by", "shops", "--target", "y"], 1, "shop"),
         (["--by", "shop", "--target", "y"], 1, "--missing drop"),
         (["--by", "shop", "--formula", "y ~ x", "--min-rows", "50"], 1, "None of the 4 groups has 50"),

@@ -29,7 +29,7 @@ MISUSE = {
     "empty": (raw(b""), [], "is empty"),
     "header only": (raw(b"a,b,y\n"), [], "no rows"),
     "spreadsheet": (raw(b"PK\0\0", "data.xlsx"), [], "neither CSV nor Parquet"),
-    "not parquet": (raw(b"hello", "data.parquet"), [], "not a Parquet file"),
+    "not parquet": (raw(b"hello", "data.parquet"), [], "cannot be read as a Parquet file"),
     "ragged": (raw(b"a,b,y\n1,2,3\n1,2,3,4,5\n"), [], "line 3"),
     "latin-1": (raw("a,y\né,1\n".encode("latin-1")), [], "byte 0xe9 in line 2"),
     "utf-16": (raw("a,y\n1,1\n".encode("utf-16")), [], "--encoding utf-16"),
@@ -52,9 +52,9 @@ MISUSE = {
     "too huge": (with_text(a=[1e305, *range(59)]), [], "beyond 1e+300"),
     "same name twice": (raw(b"a,a ,y\n1,2,3\n"), [], "several columns with the same name"),
     "test fraction": (with_text(), ["--test-fraction", "2"], "between 0 and 0.9"),
-    "target dropped": (with_text(), ["--drop", "y"], "cannot be left out"),
-    "taken folder": (with_text(), ["--output", "."], "exists already"),
-    "never replaced": (with_text(), ["--output", ".", "--overwrite"], "is not replaced"),
+    "target dropped": (with_text(), ["--drop", "y"], "--drop cannot leave it out"),
+    "taken folder": (with_text(), ["--output", "."], "already exists"),
+    "never replaced": (with_text(), ["--output", ".", "--overwrite"], "was not replaced"),
     "output in a file": (with_text(), ["--output", "data.csv/run"], "choose another folder with --output"),
 }
 

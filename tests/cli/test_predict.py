@@ -31,7 +31,7 @@ def test_what_a_person_sees(runs):
     assert "120 predictions are in data-predictions-2.csv" in done.stdout  # nothing is replaced
     done = steinflow_("predict", runs.svgd, runs.data, "--output", "data-predictions.csv")
     assert done.exit_code == 1
-    assert "exists already" in done.stderr
+    assert "already exists" in done.stderr
     assert steinflow_("predict", runs.svgd, runs.data, "--output", "data-predictions.csv", "--overwrite").exit_code == 0
 
 

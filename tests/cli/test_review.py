@@ -24,8 +24,8 @@ def test_compare(runs):
     assert values["comparable"]
     assert values["differences"] == [{"mean": 0.0, "standard_error": 0.0}] * 2
     assert "Mean ± sd of effects on the log-odds of 'y' being 'yes'" in " ".join(done.stdout.split())
-    assert "two runs or more" in steinflow_("compare", runs.svgd).stderr
-    assert "takes a model by formula" in steinflow_("compare", runs.svgd, runs.svgd, "--evidence").stderr
+    assert "at least two runs" in steinflow_("compare", runs.svgd).stderr
+    assert "needs a model by formula" in steinflow_("compare", runs.svgd, runs.svgd, "--evidence").stderr
 
 
 def test_one_held_out_row(one_row):

@@ -15,7 +15,7 @@ def test_keys_of_all_kinds(key):
 
 @pytest.mark.parametrize("key", ["0", 1.5, None, jnp.zeros(2), jax.random.split(jax.random.key(0), 2)])
 def test_not_a_key(key):
-    with pytest.raises(TypeError, match="int or one JAX random key"):
+    with pytest.raises(TypeError, match="int or a single JAX random key"):
         as_key(key)
 
 

@@ -147,7 +147,7 @@ def test_networks_are_less_sure_where_there_are_no_data():
 
 
 def test_unknown_activation():
-    with pytest.raises(ValueError, match="activation is one of"):
+    with pytest.raises(ValueError, match="activation must be one of"):
         sf.SteinClassifier(activation="swish").fit(*load_iris(return_X_y=True))
 
 

@@ -78,7 +78,7 @@ def test_noise_that_varies(fan):
     )
     expected = stats.norm.logpdf(y, parts.mean, parts.total)
     np.testing.assert_allclose(estimator.log_predictive(X, y).mean(), expected.mean(), atol=0.02)
-    with pytest.raises(ValueError, match="levels are probabilities"):
+    with pytest.raises(ValueError, match="levels must be probabilities"):
         estimator.predict_quantiles(X, (5, 95))
 
 
@@ -98,7 +98,7 @@ def test_noise_by_name():
     estimator = sf.SteinRegressor(noise="heavy-tailed").restore(result, learned)
     low, high = estimator.predict_interval([[0.5]])
     np.testing.assert_allclose([low, high], np.array(stats.t.interval(0.9, 4, 4.0, 2 * np.exp(-1)))[:, None])
-    with pytest.raises(ValueError, match="noise is one of"):
+    with pytest.raises(ValueError, match="noise must be one of"):
         sf.SteinRegressor(noise="none").fit([[0.0], [1.0]], [0.0, 1.0])
 
 

@@ -33,7 +33,7 @@ def test_a_stopping_rule_is_a_function(stop):
 
 @pytest.mark.parametrize(
     ("wrong", "fix"),
-    [({"checkpoint": 3}, r"checkpoint is a folder"), ({"mesh": 2}, r"as sf\.mesh\(\) makes it; got 2")],
+    [({"checkpoint": 3}, r"checkpoint must be a folder"), ({"mesh": 2}, r"as returned by sf\.mesh\(\); got 2")],
 )
 def test_folders_and_devices(wrong, fix):
     with pytest.raises(TypeError, match=fix):

@@ -86,7 +86,7 @@ def test_where_nothing_can_be_simulated():
         sf.calibrate(posterior)
     with pytest.raises(ValueError, match="at least 20"):
         sf.calibrate(posterior, number=3)
-    with pytest.raises(ValueError, match="does not take other data"):
+    with pytest.raises(ValueError, match="cannot take other data"):
         sf.calibrate(sf.Density(lambda x: -(x**2), prior=jax.random.normal), simulate=simulate)
 
 

@@ -56,7 +56,8 @@ def test_random_parts_are_of_equal_size():
 
 
 @pytest.mark.parametrize(
-    ("folds", "expected"), [(1, "between 2 and the 12 rows"), (np.zeros(5), "shape"), (np.zeros(12), "one part only")]
+    ("folds", "expected"),
+    [(1, "between 2 and the 12 rows"), (np.zeros(5), "shape"), (np.zeros(12), "all rows into one part")],
 )
 def test_parts_that_do_not_fit(y, folds, expected):
     with pytest.raises(ValueError, match=expected):

@@ -31,7 +31,8 @@ class Patience:
 
 def test_one_sentence_for_each_outcome():
     assert str(ending(sf.Outcome.STEP_LIMIT)) == "step limit: all 6 steps are done."
-    assert "step 6 of 20. Go on with fit(..., particles=result.particles)" in ending(sf.Outcome.INTERRUPTED).message
+    continued = "step 6 of 20. To continue, call fit(..., particles=result.particles)"
+    assert continued in ending(sf.Outcome.INTERRUPTED).message
     assert "ended at step 6. Give it more epochs" in ending(sf.Outcome.DATA_ENDED).message
     for outcome in (sf.Outcome.STEP_LIMIT, sf.Outcome.INTERRUPTED, sf.Outcome.DATA_ENDED):
         assert ending(outcome).outcome is outcome

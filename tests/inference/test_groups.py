@@ -72,7 +72,7 @@ def test_groups_with_too_few_rows_are_named_and_the_others_go_on(rows):
         (normal_mean(np.ones(3)), ["a", "b"], "by needs one entry for each of the 3 rows"),
         (normal_mean(np.ones(3)), ["a", None, "b"], "1 rows have no group, the first is row 1"),
         (normal_mean(np.ones(3), batch_size=2), ["a", "a", "b"], "no batch_size"),
-        (sf.Density(lambda x: -(x**2)), ["a"], "needs a target with all of them in memory"),
+        (sf.Density(lambda x: -(x**2)), ["a"], "it needs all rows in memory and no batch_size"),
     ],
     ids=["too few", "no group", "minibatches", "no rows"],
 )

@@ -166,7 +166,7 @@ def test_ctrl_c_returns_what_there_is(monkeypatch):
     ("items", "expected"),
     [
         ([np.ones(3), np.ones(4)], r"item 0 has \[\(3,\)\], item 1 has \[\(4,\)\].*sf.data.padded"),
-        ({"x": np.ones(3), "y": np.ones(4)}, "same in every array"),
+        ({"x": np.ones(3), "y": np.ones(4)}, "of the same length in every array"),
         (np.float32(1), "leading axis"),
         (np.ones((3, 0)), "no rows"),
     ],
@@ -194,7 +194,7 @@ def test_particles_and_names_of_another_number():
 
     with pytest.raises(ValueError, match="of 2 posteriors and of particles"):
         sf.fit_many(make, np.zeros(2), particles=np.zeros((30, 1)))
-    with pytest.raises(ValueError, match="2 different ones"):
+    with pytest.raises(ValueError, match="2 different names"):
         sf.fit_many(make, np.zeros(2), particles=np.zeros((2, 30, 1)), names=["a", "a"])
 
 

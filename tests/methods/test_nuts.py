@@ -83,7 +83,7 @@ def test_refusals():
     model = sf.models.LogisticRegression(np.ones((20, 1)), np.arange(20) % 2, batch_size=5)
     with pytest.raises(ValueError, match="NUTS needs all of the data"):
         sf.fit(model, sf.NUTS(), num_particles=4, num_steps=1, progress=False)
-    with pytest.raises(ValueError, match=r"starts 4 chains.*sf\.NUTS\(num_chains=3\)"):
+    with pytest.raises(ValueError, match=r"each of its 4 chains.*sf\.NUTS\(num_chains=3\)"):
         sf.fit(lambda x: -jnp.sum(x**2), sf.NUTS(), particles=jnp.zeros((3, 1)), num_steps=1, progress=False)
     with pytest.raises(ValueError, match="at least one chain"):
         sf.NUTS(num_chains=0)

@@ -109,7 +109,7 @@ def test_a_row_that_rules_its_posterior_is_reported():
 @pytest.mark.parametrize(
     ("change", "by", "expected"),
     [
-        (lambda found: {"far": found["far"]}, "loo", "two models or more"),
+        (lambda found: {"far": found["far"]}, "loo", "at least two models"),
         (lambda found: {**found, "short": normal_mean(0.0, Y[:5])}, "loo", "'short': 5"),
         (lambda found: found, "aic", "by is"),
         (

@@ -61,7 +61,7 @@ def test_every_particle_is_a_member_where_there_are_no_chains():
     ("changes", "level", "reason"),
     [
         ({}, "good", "10 members agree"),
-        ({"members": 2.0}, "doubtful", "2 members say little"),
+        ({"members": 2.0}, "doubtful", "2 members are too few"),
         ({"error": 0.3}, "doubtful", "another ensemble"),
         ({"error": 0.8}, "bad", "another ensemble"),
         ({"drift": 0.4}, "bad", "still move"),
@@ -82,7 +82,7 @@ def test_promises_that_are_not_kept(width, level):
     held_out = calibration_of_positions(stats.norm.cdf(RNG.normal(size=400) / width))
     verdict = judge_predictions(CALM, held_out)
     assert verdict.level == level
-    assert "90% held for" in str(verdict)
+    assert "promise 90% came true for" in str(verdict)
     assert verdict.metrics == {**CALM, **held_out}
 
 

@@ -192,7 +192,7 @@ def test_of_minibatches(good_run):
 def test_non_finite():
     values = jnp.zeros(500).at[:1].set(jnp.nan)
     found = judge(jnp.asarray(DRAWS), jnp.asarray(-DRAWS), values)
-    assert found.reasons == ["1 of 500 particles are where the log density or its score is not finite"]
+    assert found.reasons == ["the log density or its score is not finite at 1 of 500 particles"]
     assert judge(jnp.asarray(DRAWS), jnp.asarray(-DRAWS), jnp.full(500, jnp.nan)).level == "good", "scores alone"
 
 
@@ -228,15 +228,15 @@ def test_of_particles_that_explored():
 @pytest.mark.parametrize(
     ("findings", "level", "reason"),
     [
-        ({"mixing": 1.22}, "doubtful", "have not seen the same things (R-hat 1.2)"),
+        ({"mixing": 1.22}, "doubtful", "the exploring particles disagree (R-hat 1.2)"),
         ({"mixing": 1.3}, "bad", "R-hat 1.3"),
-        ({"modes": 3}, "doubtful", "the 3 modes"),
+        ({"modes": 3}, "doubtful", "the particles found 3 modes"),
         ({"modes": 2, "labels_switch": 1.0}, "doubtful", "labels switched"),
-        ({"drift": 0.3}, "doubtful", "still on their way: a mean moved by 0.3 sds"),
-        ({"drift": 0.7}, "bad", "still on their way"),
-        ({"lost": 0.2}, "doubtful", "20% of the particles stayed where there is no mass"),
-        ({"lost": 0.6}, "bad", "do not count"),
-        ({"blocked": 0.1, "mean_error": 1.0, "dispersion_min": 0.1}, "doubtful", "10.0% of the moves led there"),
+        ({"drift": 0.3}, "doubtful", "still moving: a mean moved by 0.3 sds"),
+        ({"drift": 0.7}, "bad", "still moving"),
+        ({"lost": 0.2}, "doubtful", "20% of the particles stayed in a region without mass"),
+        ({"lost": 0.6}, "bad", "are not counted"),
+        ({"blocked": 0.1, "mean_error": 1.0, "dispersion_min": 0.1}, "doubtful", "10.0% of the moves led beyond it"),
         ({"mean_error": 0.2}, "doubtful", "0.2 sds off"),
         ({"mean_error": 2.0}, "bad", "2 sds off"),
         ({"sd_error": 0.08}, "doubtful", "only to about 8%"),

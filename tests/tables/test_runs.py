@@ -82,10 +82,10 @@ def test_json_has_no_nan():
 
 
 def test_only_runs_are_replaced(of_numbers, saved, tmp_path):
-    with pytest.raises(RunError, match="exists already"):
+    with pytest.raises(RunError, match="already exists"):
         of_numbers.save(saved)
     (tmp_path / "mine").mkdir()
-    with pytest.raises(RunError, match="It is not replaced"):
+    with pytest.raises(RunError, match="It was not replaced"):
         of_numbers.save(tmp_path / "mine", overwrite=True)
 
 

@@ -70,7 +70,7 @@ def test_prior_and_one_call_a_step():
     ("scores", "pair", "message"),
     [
         (lambda x: x[:, :1], False, r"shape of the particles, \(5, 2\); got \(5, 1\)"),
-        (lambda x: x, True, "returns a pair"),
+        (lambda x: x, True, "must return a pair"),
         (lambda x: (x, x), True, "must return 5 log densities"),
     ],
 )

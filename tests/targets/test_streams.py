@@ -126,13 +126,13 @@ def test_wrong_streams_are_refused():
         yield X[:10], Y[:10]
         yield X[:20], Y[:20]
 
-    with pytest.raises(ValueError, match=r"All batches of a stream have the same shapes: .* at step 1"):
+    with pytest.raises(ValueError, match=r"All batches of a stream must have the same shapes: .* at step 1"):
         fit(sf.data.Stream(two_sizes(), NUM_ROWS))
     with pytest.raises(ValueError, match="have 10 rows: leave it out"):
         fit(sf.data.Stream(Loader(), NUM_ROWS), batch_size=9)
     with pytest.raises(ValueError, match="no batches"):
         fit(sf.data.Stream([], NUM_ROWS))
-    with pytest.raises(TypeError, match="an iterable of batches"):
+    with pytest.raises(TypeError, match="must be an iterable of batches"):
         sf.data.Stream(3, NUM_ROWS)
 
 

@@ -74,29 +74,29 @@ def formula(
 ) -> FormulaTarget:
     """Return the posterior of a regression that is written as a formula.
 
-    Formulas are those of lme4, brms and bambi: `y ~ x * z + bs(t, df=5) + (1 + x | g)`. Effects of a group in one pair
-    of brackets are correlated, with `||` they are independent. `offset(log(exposure))` is a term with the slope 1. The
+    Formulas are written as in lme4, brms and bambi: `y ~ x * z + bs(t, df=5) + (1 + x | g)`. Group effects inside one
+    pair of brackets are correlated; with `||` they are independent. `offset(log(exposure))` is a term with slope 1. The
     response may be `y`, `y[level]`, `p(successes, trials)`, `censored(time, status)` or `Surv(time, event)`.
 
     Particles are dictionaries by term, in the units of the table: `Intercept`, `x`, `z` with a number per level, `1|g`
     with the effect of every group, `1|g_sigma` with their sd, and parameters of the family such as `sigma`.
 
     Args:
-        formula: one, or several: the first for the mean, the others for auxiliary parameters, as `sigma ~ x`.
+        formula: one or several: the first for the mean, the others for auxiliary parameters, such as `sigma ~ x`.
         data: a table of pandas, Polars or Arrow, or a dict of columns. Rows with missing values are dropped, with a
             warning.
         family: gaussian, t, bernoulli, binomial, categorical, cumulative, poisson, negbinomial, zero_inflated_poisson,
             zero_inflated_negbinomial, hurdle_poisson, hurdle_negbinomial, gamma, lognormal, weibull, exponential or
             beta.
         link: of the mean; by default the usual one of the family.
-        priors: distributions of NumPyro, or their texts, by name of the parameter: `{"x": "Normal(0, 1)"}`. The others
-            are weakly informative and scaled to the data; `print(target.priors)` shows all.
-        weights: the column that says how often a row counts.
+        priors: NumPyro distributions, or texts that describe them, by parameter name: `{"x": "Normal(0, 1)"}`. All
+            other priors are weakly informative and scaled to the data; `print(target.priors)` shows all priors.
+        weights: the column that says how many times each row counts.
         functions: further functions that the formula may call, by name.
         batch_size: rows per step; all of them if not given.
 
     Raises:
-        FormulaError: if the formula, the table and the family do not go together; a ValueError.
+        FormulaError: a ValueError, if the formula, the table and the family do not match.
 
     Example:
         ```python
@@ -289,7 +289,7 @@ def _weights(frame, name):
     values = frame[name].to_numpy(float)
     if np.any(values <= 0):
         raise FormulaError(
-            f"Weights are positive; column {name!r} has {np.sum(values <= 0):,} that are not, such as "
+            f"Weights must be positive; column {name!r} has {np.sum(values <= 0):,} that are not, such as "
             f"{values[values <= 0][0]:g}."
         )
     return {"weight": _floats(values)}

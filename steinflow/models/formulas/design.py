@@ -137,7 +137,7 @@ def collinear(X: np.ndarray, names: list[str], *, centered: bool = True) -> tupl
     )
     return (
         f"The columns of {', '.join(map(repr, list(involved)[:6]))} are linear combinations of each other: the data "
-        "cannot tell their effects apart, and the priors alone do.",
+        "cannot tell their effects apart, only the priors can.",
     )
 
 
@@ -164,7 +164,7 @@ def separated(X: np.ndarray, y: np.ndarray, terms: tuple[Term, ...]) -> tuple[st
     names = names_of_columns(terms)
     yes, no = X[y > 0], X[y <= 0]
     if not len(yes) or not len(no):
-        return ("All values of the response are the same: the priors alone bound the effects.",)
+        return ("All values of the response are the same: only the priors bound the effects.",)
     apart = (yes.min(axis=0) > no.max(axis=0)) | (yes.max(axis=0) < no.min(axis=0))
     # A level, or its opposite, whose rows all have the same response.
     is_level = np.all((X == 0) | (X == 1), axis=0)
@@ -173,7 +173,7 @@ def separated(X: np.ndarray, y: np.ndarray, terms: tuple[Term, ...]) -> tuple[st
     if not involved:
         return ()
     return (
-        f"{', '.join(map(repr, involved[:6]))} separates the two values of the response completely: the prior alone "
+        f"{', '.join(map(repr, involved[:6]))} separates the two values of the response completely: only the prior "
         "bounds its effect.",
     )
 

@@ -66,7 +66,7 @@ def parse_prior(text: str) -> Prior:
     """
     from numpyro import distributions as dist
 
-    problem = f"A prior is a distribution of NumPyro with its numbers, such as Normal(0, 5); got {text!r}."
+    problem = f"A prior must be a NumPyro distribution with numbers as arguments, such as Normal(0, 5); got {text!r}."
     try:
         call = ast.parse(text.strip(), mode="eval").body
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
@@ -125,11 +125,14 @@ def _fitted(name, prior, usual):
     prior = parse_prior(prior) if isinstance(prior, str) else prior
     if not isinstance(prior, dist.Distribution):
         raise FormulaError(
-            f"The prior of {name!r} is a distribution of NumPyro, or its text such as 'Normal(0, 5)'; got {prior!r}."
+            f"The prior of {name!r} must be a NumPyro distribution, or a text such as 'Normal(0, 5)'; got {prior!r}."
         )
     if isinstance(usual, dist.LKJCholesky):
         if not isinstance(prior, dist.LKJ | dist.LKJCholesky):
-            raise FormulaError(f"The prior of the correlations {name!r} is an 'LKJ(2)'; got {described(prior)}.")
+            raise FormulaError(
+                f"The prior of the correlations {name!r} must be an LKJ distribution, such as 'LKJ(2)'; "
+                f"got {described(prior)}."
+            )
         return lkj(usual.dimension, jnp.broadcast_to(jnp.asarray(prior.concentration), usual.batch_shape))
     shape = usual.batch_shape
     if not (prior.shape() == shape if prior.event_shape else _fits(prior.batch_shape, shape)):

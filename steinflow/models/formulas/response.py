@@ -52,7 +52,7 @@ def censored(values, status) -> Censored:
     unknown = sorted(set(texts) - set(_STATUS))
     if unknown:
         some = ", ".join(map(repr, unknown[:4]))
-        raise FormulaError(f"The status of censored(time, status) is 'none' or 0, 'right' or 1; got {some}.")
+        raise FormulaError(f"The status in censored(time, status) must be 'none' or 0, or 'right' or 1; got {some}.")
     return Censored(np.asarray(values, float), np.array([_STATUS[text] for text in texts], bool))
 
 
@@ -61,7 +61,7 @@ def survived(time, event) -> Censored:
     event = np.asarray(event).astype(float)
     if not set(np.unique(event)) <= {0.0, 1.0}:
         raise FormulaError(
-            "The event of Surv(time, event) is 1 where it happened and 0 where it did not; got "
+            "The event in Surv(time, event) must be 1 where it happened and 0 where it did not; got "
             f"{', '.join(f'{value:g}' for value in np.unique(event)[:6])}."
         )
     return Censored(np.asarray(time, float), event == 0)
@@ -162,7 +162,7 @@ def for_family(response: Response, kind: type[ResponseFamily]) -> tuple[Response
         )
     if response.is_bound is not None and not kind.censored:
         raise FormulaError(
-            f"The family {kind.name!r} takes no censored values; take weibull, exponential, lognormal or gaussian."
+            f"The family {kind.name!r} does not allow censored values; use weibull, exponential, lognormal or gaussian."
         )
     if kind.name in ("categorical", "cumulative"):
         levels = response.levels
@@ -173,7 +173,7 @@ def for_family(response: Response, kind: type[ResponseFamily]) -> tuple[Response
         if not 3 <= len(levels) <= max(3, len(y) // 2):
             raise FormulaError(
                 f"The family {kind.name!r} needs three classes or more; {name!r} has {len(levels)} different values in "
-                f"{len(y)} rows." + (" For two take family='bernoulli'." if len(levels) == 2 else "")
+                f"{len(y)} rows." + (" For two classes use family='bernoulli'." if len(levels) == 2 else "")
             )
         return kind(num_levels=len(levels)), response
     if response.levels is not None and kind.name != "bernoulli":

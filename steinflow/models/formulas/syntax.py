@@ -48,7 +48,7 @@ def parse(text: str) -> Formula:
             "Formulas need formulae: pip install 'steinflow[formula]'.", name="formulae"
         ) from error
     if not isinstance(text, str) or text.count("~") != 1 or not text.split("~")[0].strip():
-        raise FormulaError(f"A formula has a response, one '~' and terms, such as 'y ~ x + (1 | g)'; got {text!r}.")
+        raise FormulaError(f"A formula needs a response, one '~' and terms, such as 'y ~ x + (1 | g)'; got {text!r}.")
     plain, independent = _single_bars(text)
     try:
         reader = parser.Parser(scanner.Scanner(plain).scan())

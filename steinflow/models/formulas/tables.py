@@ -23,7 +23,7 @@ def as_frame(table: Any) -> Frame:
         table = table.to_pandas()
     if not isinstance(table, pandas.DataFrame):
         raise TypeError(
-            "data is a table of pandas, Polars or Arrow, or a dict of columns; "
+            "data must be a table of pandas, Polars or Arrow, or a dict of columns; "
             f"got {type(table).__module__}.{type(table).__name__}."
         )
     if table.columns.duplicated().any():

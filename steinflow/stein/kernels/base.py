@@ -157,7 +157,7 @@ class Sum(Kernel):
 
     def __check_init__(self):
         if not self.terms:
-            raise ValueError("A sum of kernels has at least one term.")
+            raise ValueError("A sum of kernels needs at least one term.")
 
     def __call__(self, x, y):
         return _total(kernel(x, y) for kernel in self.terms)
@@ -207,11 +207,12 @@ def as_kernel(kernel: Kernel | Callable[[Point, Point], Scalar]) -> Kernel:
     if isinstance(kernel, Kernel):
         return kernel
     if isinstance(kernel, type) and issubclass(kernel, Kernel):
-        raise TypeError(f"{kernel.__name__} is a class of kernels: pass one of them, {kernel.__name__}().")
+        raise TypeError(f"{kernel.__name__} is a class: pass an instance of it, {kernel.__name__}().")
     if callable(kernel):
         return Function(kernel)
     raise TypeError(
-        f"A kernel is one of sf.kernels, as sf.kernels.RBF(), a sum of them, or a function k(x, y); got {kernel!r}."
+        f"A kernel must be one of sf.kernels, such as sf.kernels.RBF(), a sum of them, or a function k(x, y); "
+        f"got {kernel!r}."
     )
 
 
@@ -225,7 +226,7 @@ def positive_definite(kernel: Kernel | Callable[[Point, Point], Scalar]) -> Kern
     kernel = as_kernel(kernel)
     if not kernel.definite:
         raise ValueError(
-            "This kernel is positive definite on differences only: centre it, as in "
+            "This kernel is positive definite only on differences: centre it, as in "
             f"sf.kernels.Centered(sf.kernels.Multiquadric()); got {kernel}."
         )
     return kernel

@@ -24,7 +24,7 @@ class Linear(Kernel):
 
     def __check_init__(self):
         if self.covariance not in ("diagonal", "full"):
-            raise ValueError(f"Linear(covariance=...) is 'diagonal' or 'full'; got {self.covariance!r}.")
+            raise ValueError(f"Linear(covariance=...) must be 'diagonal' or 'full'; got {self.covariance!r}.")
 
     def __call__(self, x, y):
         return 1 + self.deviations(x) @ self.precise(self.deviations(y))

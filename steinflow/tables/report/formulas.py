@@ -1,4 +1,4 @@
-"""What a report says of a formula: its model in words, the effects of its predictors, and those of its groups."""
+"""What a report says about a formula: its model in words, the effects of its predictors, and of its groups."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def effects_of(fitted: FormulaFit) -> list[dict[str, Any]]:
 
 
 def groups_of(fitted: FormulaFit) -> list[dict[str, Any]]:
-    """Return the effects of groups, sorted, one for every plot; of very many the smallest and the largest."""
+    """Return the effects of groups, sorted, one entry per plot; if there are many, the smallest and the largest."""
     result, labels, found = fitted.result_, fitted.target.observations.labels(), []
     for term in fitted.target.regression.group_names():
         values = np.asarray(result.particles[term], float)
@@ -94,15 +94,15 @@ def in_words(fitted: FormulaFit) -> list[str]:
             f"Each of {len(levels):,} levels of {block.factor} has its own {names}, drawn from a {how} distribution."
         )
     if design.offsets:
-        lines.append(f"Terms with the slope 1: {', '.join(term.name for term in design.offsets)}.")
+        lines.append(f"Terms with a fixed slope of 1: {', '.join(term.name for term in design.offsets)}.")
     for name in regression.predictors:
         if name != "mu":
-            lines.append(f"The parameter {name} depends on predictors of its own.")
+            lines.append(f"The parameter {name} has its own predictors.")
     own = set(fitted.problem.priors)
     lines.append(
         "Priors are in the table of parameters; "
         + (f"those of {', '.join(sorted(own))} were given, the others are" if own else "they are")
-        + " weakly informative and scaled to the data. The intercept has a prior of its own, at the means of the "
-        "predictors."
+        + " weakly informative and scaled to the data. The prior of the intercept applies where all "
+        "predictors are at their means."
     )
     return lines

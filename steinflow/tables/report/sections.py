@@ -43,8 +43,8 @@ def body_of(run: Run) -> tuple[str, str]:
             "run",
             "How the run went",
             '<p class="hint">KSD, the kernelized Stein discrepancy, falls while the particles approach the posterior, '
-            "and levels off at the best that so many particles can do. The dispersion should end at 1: below that the "
-            "particles are too close together, above it they are too far apart.</p>",
+            "and levels off at the best value that this number of particles can reach. The dispersion should end at 1: "
+            "below 1 the particles are too close together, above 1 they are too far apart.</p>",
             '<div class="columns"><div id="ksd" class="chart"></div><div id="dispersion" class="chart"></div></div>',
         ),
         _held_out(run),
@@ -89,7 +89,7 @@ def _verdict(run):
 
 
 def _checks(run):
-    """Say whether the model fits, which is another question than whether its posterior is right."""
+    """Say whether the model fits, which is a different question from whether its posterior is right."""
     if run.model_light is None:
         return ""
     items = "".join(
@@ -101,7 +101,7 @@ def _checks(run):
     )
     chart = ""
     if run.predictive is not None:
-        hint = "Grey: the rows of the table. Blue: how many the model expects, with 90% of the data sets drawn from it."
+        hint = "Grey: the rows of the table. Blue: what the model expects, with 90% of the data sets drawn from it."
         chart = _chart("predictive", "The table, and data drawn from the model", hint, classes="chart")
     heading = MODEL_WORDS[run.model_light].removeprefix("model: ")
     heading = sentence(heading).removesuffix(".")
@@ -126,8 +126,8 @@ def _effects(run):
     sections = ""
     if fitted.target.effects():
         hint = (
-            "The mean along each predictor with its central 90%; other numbers are at their mean, text is at its most "
-            "frequent value, and groups are left out."
+            "The mean along each predictor, with its central 90%. Other numbers are held at their mean, text at its "
+            "most frequent value, and groups are left out."
         )
         sections += _section(
             "effects-section",
@@ -135,7 +135,9 @@ def _effects(run):
             f'<p class="hint">{hint}</p><div id="effects" class="columns"></div>',
         )
     if fitted.target.regression.group_names():
-        hint = "How far each level is from the mean of all. Dot: mean; thick line: central 50%; thin line: central 90%."
+        hint = (
+            "How far each level is from the overall mean. Dot: mean; thick line: central 50%; thin line: central 90%."
+        )
         sections += _section(
             "groups-section", "Effects of groups", f'<p class="hint">{hint}</p><div id="groups" class="columns"></div>'
         )
@@ -162,7 +164,7 @@ def _notes(run):
 
 def _about_units(run):
     if run.problem.hidden:
-        what = "Single weights of a network mean little; look at the predictions."
+        what = "Single weights of a network mean little. Look at the predictions instead."
     elif isinstance(run.problem, FormulaProblem):
         what = f"Effects on {_text(about_effects(run))}, per unit of the table."
     else:
@@ -170,8 +172,8 @@ def _about_units(run):
             f"How much {_text(about_effects(run))} changes when a number grows by a standard deviation, or from 0 to 1."
         )
         if not all(isinstance(column, Number) for column in run.problem.features.columns):
-            what += " A category is compared with the most frequent one in its column."
-        what += " The intercept is for the average row. The table has effects per unit too."
+            what += " A category is compared with the most frequent category in its column."
+        what += " The intercept is for the average row. The table below also shows effects per unit."
     return f'<p class="hint">{what} Dot: mean; thick line: central 50%; thin line: central 90%.</p>'
 
 
@@ -214,7 +216,7 @@ def _motion(run):
         "motion-section",
         "The particles in motion",
         '<p class="hint">Each point is a particle: a value for every parameter. The particles are drawn to where '
-        "the posterior is high, and pushed apart, so that together they show its spread.</p>",
+        "the posterior is high and pushed apart from each other, so that together they show its spread.</p>",
         f'<div id="motion" class="chart"></div>{controls}',
     )
 
@@ -226,10 +228,10 @@ def _held_out(run):
     if kind == "classes":
         first = '<div id="probabilities" class="chart"></div>' if len(labels) == 2 else ""
         charts = f'{first}<div id="calibration" class="chart"></div><div id="confusion"></div>'
-        hint = "Predicted probabilities and what came true, for rows that the fit has not seen."
+        hint = "Predicted probabilities and true classes, for rows that the fit has not seen."
     else:
         charts = '<div id="scatter" class="chart"></div><div id="calibration" class="chart"></div>'
-        hint = "Predictions with their 90% intervals and what came true, for rows that the fit has not seen."
+        hint = "Predictions with their 90% intervals and true values, for rows that the fit has not seen."
     return _section(
         "predictions",
         f"Predictions for {run.evaluation['num_rows']:,} held-out rows",
@@ -239,7 +241,7 @@ def _held_out(run):
 
 def _repeat(run):
     settings = {**run.settings, **run.data}
-    words = {"num_rows": "rows fitted", "num_held_out": "rows held out", "num_steps": "most steps"}
+    words = {"num_rows": "rows fitted", "num_held_out": "rows held out", "num_steps": "maximum steps"}
     rows: list[tuple[str, Any]] = [*settings.items(), ("made", run.created), *run.versions.items()]
     cells = "".join(
         f'<tr><th scope="row">{_text(words.get(name, name.replace("num_", "").replace("_", " ")))}</th>'

@@ -93,7 +93,7 @@ def test_a_run_ends_when_it_knows_enough():
     assert 0 < steps["remembered"] < steps["explored"] < taken
     assert result.info["gradients"] == 100 * taken
     assert f"{steps['remembered']} remembered; {100 * taken:,} gradients" in str(result.summary())
-    assert "more would add nothing" in result.ending.message
+    assert "further steps would add nothing" in result.ending.message
     assert 150 <= result.info["num_steps"] < 400
     assert result.info["trajectory"]["mean_error"] < 0.01
     np.testing.assert_allclose(result.mean(), 0.0, atol=0.02)

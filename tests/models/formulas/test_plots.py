@@ -68,5 +68,5 @@ def test_prior_draws_beside_the_observed_data(table):
     assert "Prior" in figure.get_suptitle()
     new = [line for line in figure.axes[0].lines if line.get_label() != "observed"]
     assert len(new) == 20
-    with pytest.raises(ValueError, match="nothing about new data"):
+    with pytest.raises(ValueError, match="cannot predict new data"):
         sf.plots.prior_check(sf.Density(lambda x: -(x**2).sum()))
