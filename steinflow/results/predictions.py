@@ -81,7 +81,11 @@ def judge_predictions(found: Mapping[str, float], held_out: Mapping[str, float])
     kept = ""
     if held_out:
         promised, come_true, rows = (held_out[name] for name in ("promised", "kept", "held_out_rows"))
-        kept = f"predictions that promise {promised:.0%} came true for {come_true:.0%} of {rows:.0f} held-out rows"
+        chance = 2 * (promised * (1 - promised) / rows) ** 0.5
+        kept = (
+            f"predictions that promise {promised:.0%} came true for {come_true:.0%} of {rows:.0f} held-out rows "
+            f"(± {chance:.0%} by chance)"
+        )
         sure, limits = f"predictions are too sure: {kept}", (_BROKEN_DOUBTFUL, _BROKEN_BAD)
         findings.append(graded(held_out["overconfidence"], *limits, sure, Remedy.LESS_SURE, Remedy.MORE_STEPS))
     good = (

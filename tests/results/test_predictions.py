@@ -83,6 +83,7 @@ def test_promises_that_are_not_kept(width, level):
     verdict = judge_predictions(CALM, held_out)
     assert verdict.level == level
     assert "promise 90% came true for" in str(verdict)
+    assert "of 400 held-out rows (± 3% by chance)" in str(verdict)  # 2 sqrt(0.9 * 0.1 / 400)
     assert verdict.metrics == {**CALM, **held_out}
 
 
