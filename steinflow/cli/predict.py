@@ -57,6 +57,10 @@ def predict_rows(
       steinflow predict runs/houses-price new-houses.csv
     """
     check_new(output, overwrite=overwrite)  # before the work, not after it
+    if output is not None and output.exists() and data.exists() and output.samefile(data):
+        raise typer.BadParameter(
+            "the predictions would replace the table itself; name another file.", param_hint="--output"
+        )
     saved = load_run(run)
     frame = options.read(data, encoding, separator, decimal, thousands, missing_marker)
     if isinstance(saved.estimator, FormulaFit):

@@ -222,7 +222,9 @@ def _structure(drawn, name, share):
     quoted, is_amount = f"'{shown(name, 40)}'", _is_amount(drawn.frame[name])
     how = "is in the model" if name in drawn.used else "is not in the model"
     text = f"residuals depend on {quoted}, which {how}: it explains {share:.0%} of their variance"
-    own = f"an effect for each value of {quoted}: {formula_option(f'... + (1 | {in_formula(name)})')}, or --categorical"
+    own = f"an effect for each value of {quoted}: {formula_option(f'... + (1 | {in_formula(name)})')}"
+    if drawn.frame[name].dtype.kind in "iuf":  # text is taken as categories without being told
+        own += ", or --categorical"
     curve = f"a curve in {quoted}: {formula_option(f'... + bs({in_formula(name)}, df=5)')}"
     if not is_amount:
         return Check("residuals", level, text, (own,))

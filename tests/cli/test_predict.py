@@ -35,6 +35,15 @@ def test_what_a_person_sees(runs):
     assert steinflow_("predict", runs.svgd, runs.data, "--output", "data-predictions.csv", "--overwrite").exit_code == 0
 
 
+def test_the_table_is_not_replaced_by_its_predictions(runs):
+    frame = tables.two_classes()
+    write(frame, "new.csv")
+    done = steinflow_("predict", runs.svgd, "new.csv", "--output", "./new.csv", "--overwrite")
+    assert done.exit_code == 2
+    assert "the table itself" in done.stderr
+    assert len(pandas.read_csv("new.csv").columns) == len(frame.columns)
+
+
 def test_many_classes_fit_on_a_screen():
     probabilities = {"P(a)": [0.6, 0.2], "P(b)": [0.3, 0.7], "P(c)": [0.1, 0.1]}
     frame = pandas.DataFrame({"row": [1, 2], "prediction": ["a", "b"], **probabilities})

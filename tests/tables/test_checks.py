@@ -70,6 +70,16 @@ def test_advice_can_be_typed():
     assert "--formula '... + (1 | `subject no`)'" in advice  # a shell would run `subject no` in double quotes
 
 
+def test_only_numbers_are_to_be_made_categories():
+    rng = np.random.default_rng(2)
+    codes = rng.integers(0, 15, 300)
+    y = rng.normal(size=15)[codes] + rng.normal(size=300)
+    for values, told in ((codes, True), (codes.astype(str), False)):  # of text, --categorical says nothing new
+        drawn = _drawn(y, 0 * y, lambda r, m: r.normal(m, 1.4), shop=values)
+        [advice] = _found(model_checks(drawn, None))["residuals"].remedies
+        assert advice.endswith("--categorical") == told
+
+
 def test_positive_numbers_and_counts_taken_for_real_ones():
     rng = np.random.default_rng(3)
     prices = np.exp(rng.normal(size=300))
