@@ -50,7 +50,7 @@ _NEWTON_STEPS = 5
 _AS_WIDE = 0.002  # of an sd: closer needs no mending
 _BEYOND = 0.1  # of the range of states: how far beyond it particles may settle where nothing says that there is an edge
 _PER_FEATURE = 4  # states, at least: a regression on nearly as many features as there are states is mostly chance
-_HEAVIEST = 30.0  # kurtosis: with more, thousands of states do not know the sd, which may be infinite
+_UNKNOWN = 0.1  # standard error of an sd at the states, as a part of it: beyond, it may be infinite
 
 
 class Draft(NamedTuple):
@@ -278,7 +278,8 @@ def _seen_moments(seen, weights, xp):
     mean = weights @ seen
     sd = xp.sqrt(xp.maximum(weights @ (seen - mean) ** 2, 0.0))
     kurtosis = xp.mean(((seen - mean) / xp.maximum(sd, 1e-30)) ** 4, axis=0)
-    return mean, sd, (sd > 1e-6 * xp.abs(mean)) & (kurtosis < _HEAVIEST)  # and finite
+    error = 0.5 * xp.sqrt(kurtosis / len(seen))
+    return mean, sd, (sd > 1e-6 * xp.abs(mean)) & (error < _UNKNOWN)  # and finite
 
 
 def _shortest(values, slopes, xp):
