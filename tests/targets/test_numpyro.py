@@ -21,14 +21,8 @@ pytestmark = pytest.mark.usefixtures("standard_promotion")
 QUICK = sf.SVGD.paper()  # for tests of what is around a run: it compiles in a fraction of the default's time
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param("eight schools", marks=pytest.mark.slow),
-        "logistic",
-        pytest.param("poisson", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["eight schools", "logistic", "poisson"])
 def test_defaults_agree_with_nuts(name):
     model, args = references.NUMPYRO[name]
     references.check(sf.from_numpyro(model, *args), "numpyro", name)

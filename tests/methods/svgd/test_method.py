@@ -154,6 +154,7 @@ def test_gaussians_are_exact_with_few_particles(num_particles, dim):
         assert 0.99 < low < high < 1.01
 
 
+@pytest.mark.slow
 def test_short_runs_explore():
     """The flow alone leaves sds of up to 1.16 times the truth after as many steps."""
     for key in range(3):
