@@ -30,7 +30,8 @@ def average(points: np.ndarray, scores: np.ndarray, values: np.ndarray) -> tuple
         values: there, of shape (m, n, p).
     """
     half = points.shape[1] // 2
-    first, second = ([each[:, part] for each in (points, scores, values)] for part in (np.s_[:half], np.s_[half:]))
+    given = [each.astype(np.float32) for each in (points, scores, values)]  # twice as fast; chance leaves far more open
+    first, second = ([each[:, part] for each in given] for part in (np.s_[:half], np.s_[half:]))
     rest = np.append(_unexplained(first, second), _unexplained(second, first), axis=1)
     by_chain = np.mean(rest, axis=0)
     return np.mean(by_chain, axis=0), np.std(by_chain, axis=0) * len(by_chain) ** -0.5
@@ -52,9 +53,11 @@ def _unexplained(chains, others):
 def stein_matrix(x: np.ndarray, sx: np.ndarray, y: np.ndarray, sy: np.ndarray) -> np.ndarray:
     """Return the Stein kernel of (1 + |x - y|^2 / d)^(-1/2) for all pairs; that of `sf.kernels` would be compiled."""
     dim = x.shape[1]
-    squares = np.sum(x**2, axis=1)[:, None] + np.sum(y**2, axis=1) - 2 * x @ y.T
-    base = 1 / (1 + np.maximum(squares, 0.0) / dim)
-    kernel = np.sqrt(base)
-    slope = kernel * base / dim
-    across = np.sum(x * sx, axis=1)[:, None] + np.sum(y * sy, axis=1) - sx @ y.T - x @ sy.T
-    return kernel * (sx @ sy.T) + slope * (across + dim - 3 * base * squares / dim)
+    ones_x, ones_y = np.ones_like(x[:, :1]), np.ones_like(y[:, :1])
+    squares_x, squares_y = (np.sum(each**2, axis=1, keepdims=True) for each in (x, y))
+    along_x, along_y = np.sum(x * sx, axis=1, keepdims=True), np.sum(y * sy, axis=1, keepdims=True)
+    # |x - y|^2 / d and ((x - y)'(sx - sy) + d - 3) / d, each by one product: what takes time is passes over all pairs.
+    squares = np.hstack([-2 * x, squares_x, ones_x]) @ (np.hstack([y, ones_y, squares_y]) / dim).T
+    across = np.hstack([sx, x, along_x + dim - 3, ones_x]) @ (np.hstack([-y, -sy, ones_y, along_y]) / dim).T
+    base = 1 / (1 + np.maximum(squares, 0.0))
+    return np.sqrt(base) * (sx @ sy.T + base * (across + 3 / dim * base))

@@ -31,6 +31,19 @@ def test_support_points_have_less_energy_distance_than_any_draws():
     assert energy_distance(found, STATES) < min(energy_distance(each, STATES) for each in draws) - 1e-3
 
 
+def test_support_points_are_those_of_many_steps_of_mak_and_joseph():
+    def step(x):
+        pull, push = 1 / np.maximum(cdist(x, STATES), 1e-6), 1 / (cdist(x, x) + np.diag(np.full(len(x), np.inf)))
+        away = len(STATES) / len(x) * (push.sum(axis=1, keepdims=True) * x - push @ x)
+        return (away + pull @ STATES) / pull.sum(axis=1, keepdims=True)
+
+    start = x = STATES[:50]
+    for _ in range(100):
+        x = step(x)
+    found, gain = support_points(start, STATES), energy_distance(start, STATES) - energy_distance(x, STATES)
+    assert energy_distance(found, STATES) < energy_distance(x, STATES) + 0.03 * gain
+
+
 def test_one_support_point_is_the_geometric_median():
     """The point of least total distance."""
     found = np.asarray(support_points(STATES[:1], STATES))[0]
