@@ -4,15 +4,18 @@ import functools
 import gc
 import os
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import jax
 
+from steinflow.devices.work import numbers_of
 from steinflow.typing import PyTree
 
-_LEVEL = "xla_backend_optimization_level"
+_LEVEL, _EMITTERS = "xla_backend_optimization_level", "xla_cpu_use_fusion_emitters"
+_REPAYS = 3e9  # numbers from which on a run repays better code, which takes a second longer to compile
 _MAPS, _MOST_MAPS = Path("/proc/self/maps"), 40_000
 
 
@@ -52,21 +55,43 @@ class Program:
 
     def __init__(self, function: Callable[..., PyTree], *, static: tuple[int, ...] = (), once: bool = False):
         functools.update_wrapper(self, function)
-        self._function, self._static, self._once = function, static, once
+        self._static, self._once = static, once
+
+        @functools.wraps(function)
+        def joined(rest, arrays, *arguments):
+            return function(eqx.combine(rest.tree, arrays), *arguments)
+
+        self._joined = joined
         _PROGRAMS.append(self)
 
     def __call__(self, rest: Rest, arrays: PyTree, *arguments: Any) -> Any:
         return self.jitted(rest, arrays, *arguments)
 
-    @functools.cached_property  # at the first call: before, nobody knows what it will run on
+    @property
     def jitted(self) -> Any:
         """The function as JAX compiles it, to lower it or to ask for shapes."""
+        return self._quick if self._once else self._good
 
-        @functools.wraps(self._function)
-        def joined(rest, arrays, *arguments):
-            return self._function(eqx.combine(rest.tree, arrays), *arguments)
+    def for_passes(self, times: int, *arguments: Any) -> Any:
+        """Return the same for so many passes, through it or its loop: compiled well only where they repay that."""
+        work = numbers_of(self.jitted.trace(*arguments).jaxpr.jaxpr)
+        return self._quick if times * work < _REPAYS else self.jitted
 
-        return jax.jit(joined, static_argnums=(0, *self._static), compiler_options=_options(once=self._once))
+    @functools.cached_property  # at the first call: before, nobody knows what it will run on
+    def _good(self) -> Any:
+        return self._compiled(_options(once=False))
+
+    @functools.cached_property
+    def _quick(self) -> Any:
+        return self._compiled(_options(once=True))
+
+    def _compiled(self, options: dict[str, Any] | None) -> Any:
+        return jax.jit(self._joined, static_argnums=(0, *self._static), compiler_options=options)
+
+    def forget(self) -> None:
+        """Forget what was compiled."""
+        self._good.clear_cache()
+        self._quick.clear_cache()
 
 
 _PROGRAMS: list[Program] = []
@@ -80,7 +105,7 @@ def make_room() -> None:
     """
     if _MAPS.exists() and _MAPS.read_bytes().count(b"\n") > _MOST_MAPS:
         for program in _PROGRAMS:
-            program.jitted.clear_cache()
+            program.forget()
         gc.collect()
 
 
@@ -89,11 +114,20 @@ def compiled(*, static: tuple[int, ...] = (), once: bool = False) -> Callable[[C
     return functools.partial(Program, static=static, once=once)
 
 
-def _options(*, once: bool) -> dict[str, int] | None:
-    """Return how hard XLA optimises: not at all what runs once, which halves the time to compile it.
+def _options(*, once: bool) -> dict[str, Any] | None:
+    """Return how hard XLA optimises: not at all what runs once, which takes a quarter of the time to compile.
 
     On CPUs LLVM's first level takes 60 to 85% of the time of its third, and steps are as fast: their time goes into
-    matrix products, which are compiled already, and into loops, which are vectorised at either level.
+    matrix products, which are compiled already, and into loops, which are vectorised at either level. Without
+    optimisation the older way to emit loops is quicker than the newer one, which is the only one from JAX 0.12 on.
     """
-    users = _LEVEL in os.environ.get("XLA_FLAGS", "")
-    return None if users or jax.default_backend() != "cpu" else {_LEVEL: 0 if once else 1}
+    if _LEVEL in os.environ.get("XLA_FLAGS", "") or jax.default_backend() != "cpu":
+        return None
+    if not once:
+        return {_LEVEL: 1}
+    return {_LEVEL: 0} if _knows_only_emitters() else {_LEVEL: 0, _EMITTERS: False}
+
+
+@functools.cache
+def _knows_only_emitters() -> bool:
+    return tuple(map(int, version("jaxlib").split(".")[:2])) >= (0, 12)

@@ -103,7 +103,7 @@ class BlockRun:
         return 0 if statistics is None else statistics.temp_size_in_bytes + statistics.output_size_in_bytes
 
 
-@compiled(static=(2,))
+@compiled(static=(2,), once=True)
 def _drawn(runs, num_particles, items, keys):
     def one(item, key):
         return jax.vmap(lambda x: ravel_pytree(x)[0])(
@@ -113,12 +113,12 @@ def _drawn(runs, num_particles, items, keys):
     return jax.vmap(one)(items, keys)
 
 
-@compiled()
+@compiled(once=True)
 def _unconstrained(runs, items, particles):
     return jax.vmap(lambda item, particles: runs.target(item).from_user(particles))(items, particles)
 
 
-@compiled(static=(2,))
+@compiled(static=(2,), once=True)
 def _start(runs, num_steps, items, particles, keys):
     def one(item, particles, key):
         return strongly_typed(runs.method.init(runs.target(item), particles, num_steps=num_steps, key=runs.key(key)))

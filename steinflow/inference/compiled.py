@@ -18,6 +18,7 @@ from steinflow.targets.feed import Block
 from steinflow.typing import Batch, Params, Particles, Point, PRNGKeyArray, PyTree
 
 _FINAL_BATCHES = 100  # what the final scores are averaged over
+_LOOKS = 50  # about as often is a run watched
 
 Record = Mapping[str, Callable[[Params], PyTree]]
 
@@ -27,6 +28,7 @@ class Run:
 
     def __init__(self, plan: Plan):
         self._parts, self._noisy, self._method = split(plan.placed()), plan.target.noisy, plan.method
+        self._num_steps, self._chosen = int(plan.num_steps), {}
 
     def init(self, particles: Particles, num_steps: int, key: PRNGKeyArray) -> Any:
         """Return the state to start from."""
@@ -34,7 +36,14 @@ class Run:
 
     def advance(self, state, start: int, stop: int, block: Block | None, anchor: Anchor | None = None) -> Any:
         """Return the state after steps start .. stop-1, in one compiled call for all lengths."""
-        return _finished(_advance(*self._parts, state, _number(start), _number(stop), block, anchor))
+        arguments = *self._parts, state, _number(start), _number(stop), block, anchor
+        return _finished(self._compiled(_advance, self._num_steps, arguments)(*arguments))
+
+    def _compiled(self, program: Program, times: int, arguments: tuple) -> Any:
+        """Return a program as a run that passes through it so many times wants it compiled."""
+        if program not in self._chosen:
+            self._chosen[program] = program.for_passes(times, *arguments)
+        return self._chosen[program]
 
     def done(self, state) -> bool:
         """Say whether more steps would add nothing."""
@@ -50,7 +59,8 @@ class Run:
         return self._view(_averaged_view if self._noisy else _view, state, step, block, anchor).cut()
 
     def _view(self, program, state, step, block, anchor) -> View:
-        return sharding.bring_home(_finished(program(*self._parts, state, _number(step), block, anchor)))
+        arguments = *self._parts, state, _number(step), block, anchor
+        return sharding.bring_home(_finished(self._compiled(program, _LOOKS, arguments)(*arguments)))
 
     def noise(self, state, step: int, block: Block | None, anchor: Anchor) -> Noise:
         """Return what the minibatch of this step does to the scores of the cloud."""
@@ -67,8 +77,8 @@ class Run:
 
     def step_memory(self, state, block: Block | None, anchor: Anchor | None = None) -> int:
         """Return the bytes that compiled steps take beside their arguments, over all devices of this process."""
-        compiled = _advance.jitted.lower(*self._parts, state, _number(0), _number(0), block, anchor).compile()
-        statistics = compiled.memory_analysis()
+        arguments = *self._parts, state, _number(0), _number(0), block, anchor
+        statistics = self._compiled(_advance, self._num_steps, arguments).lower(*arguments).compile().memory_analysis()
         if statistics is None:  # a backend that does not say
             return 0
         devices = jax.local_device_count() if sharding.axis_size(sharding.PARTICLES) > 1 else 1

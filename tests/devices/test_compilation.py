@@ -3,6 +3,7 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from steinflow.devices import compilation
@@ -50,6 +51,18 @@ def test_what_was_compiled_is_forgotten_before_there_is_too_much(monkeypatch):
     assert (value(), len(traces)) == (6, 2)
 
 
+def test_a_program_is_compiled_well_only_where_its_passes_repay_it():
+    @compiled()
+    def scaled(tree, x):
+        return tree.base * jnp.sin(x)
+
+    arguments = *split(Power(jnp.asarray(2.0), 1)), jnp.ones(1000)
+    few, many = (scaled.for_passes(times, *arguments) for times in (10, 10**7))
+    assert few is scaled._quick
+    assert many is scaled.jitted is scaled._good
+    np.testing.assert_allclose(few(*arguments), many(*arguments), rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("flags", "backend", "once", "expected"),
     [
@@ -59,7 +72,12 @@ def test_what_was_compiled_is_forgotten_before_there_is_too_much(monkeypatch):
         ("", "gpu", False, None),
     ],
 )
-def test_only_cpus_compile_with_less_effort_unless_the_user_says_otherwise(monkeypatch, flags, backend, once, expected):
+@pytest.mark.parametrize("newest", [False, True])
+def test_only_cpus_compile_with_less_effort_unless_the_user_says_otherwise(
+    monkeypatch, flags, backend, once, expected, newest
+):
     monkeypatch.setenv("XLA_FLAGS", flags)
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
-    assert compilation._options(once=once) == expected
+    monkeypatch.setattr(compilation, "_knows_only_emitters", lambda: newest)
+    older = {"xla_cpu_use_fusion_emitters": False} if expected and once and not newest else {}
+    assert compilation._options(once=once) == (expected and {**expected, **older})
