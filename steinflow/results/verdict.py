@@ -49,6 +49,7 @@ _FAR_OUT = 7.0  # sds
 _MIXING_DOUBTFUL, _MIXING_BAD = 1.15, 1.25  # R-hat; an sd was 0.72 times the truth at 1.2, and 1.9 times at 1.28
 _LOST_DOUBTFUL, _LOST_BAD = 0.1, 0.5  # share of the particles
 _SD_DOUBTFUL, _SD_BAD = 0.033, 0.25  # standard error of an sd, as a part of it: three are 10%
+_LONG_TAIL = 0.7  # Pareto's k of squares; a log-normal parameter of 0.8 has 0.57, of 1.0, whose sd is 7% off, 0.67
 _SEPARATED = 5.0  # distance of two groups in units of their own sds: 2.7 for a Gaussian cut in two, 3.5 for a uniform
 _CUT_OFF = 0.005  # of the moves: fewer say that hardly any mass is at the edge
 _MASS_DOUBTFUL, _MASS_BAD = 0.1, 0.25  # share of the particles in a group against its share of the mass
@@ -73,6 +74,7 @@ class Remedy(enum.StrEnum):
         "ordered transform"
     )
     WEIGHTS = "reweight the particles: result.reweighted()"
+    QUANTILES = "report quantiles, which long tails leave alone"
     CONSTRAINTS = "state the range of the parameters with constraints= of sf.Posterior, or use other coordinates"
     CLOSER_START = "start closer to the posterior"
     LESS_SURE = (
@@ -334,6 +336,10 @@ def _on_trajectory(trajectory):
     )
     known = f"known only to about {error:.0%}" if error < 1 else "not known at all"
     uncertain = f"some sds are {known}, which is typical of heavy tails and funnels"
+    long_tails = (
+        "some parameters have tails so long that no sample of this size knows their means and sds (Pareto k "
+        f"{trajectory['tail']:.2f} of the squares), which may be far too small"
+    )
     cut_off = (
         f"the log density ends at an edge, beyond which it is minus infinity, and {trajectory['blocked']:.1%} of the "
         "moves led beyond it: Stein's identities cannot check mean and spread"
@@ -343,6 +349,7 @@ def _on_trajectory(trajectory):
         graded(trajectory["drift"], _MEAN_DOUBTFUL, _MEAN_BAD, drift, Remedy.MORE_STEPS, Remedy.CLOSER_START),
         graded(mixing, _MIXING_DOUBTFUL, _MIXING_BAD, apart, Remedy.MORE_STEPS, Remedy.NUTS),
         graded(error, _SD_DOUBTFUL, _SD_BAD, uncertain, Remedy.MORE_STEPS, Remedy.MORE_PARTICLES),
+        graded(trajectory["tail"], _LONG_TAIL, np.inf, long_tails, Remedy.QUANTILES),
         graded(trajectory["lost"], _LOST_DOUBTFUL, _LOST_BAD, lost, Remedy.MORE_STEPS, Remedy.CLOSER_START),
         Finding("doubtful", modes, remedies) if trajectory["modes"] > 1 else None,
     ]

@@ -222,8 +222,8 @@ class SVGD(Method):
         recalled = _recalled(state)
         if recalled is None:
             return Settled(state)
-        particles = settled(target, np.asarray(state.particles), recalled)
-        return _at_the_end(state, particles, recalled, recalled.best_moments)
+        end = settled(target, np.asarray(state.particles), recalled)
+        return _at_the_end(state, *end, recalled, recalled.best_moments)
 
     def settle_all(self, targets, states):
         recalled = list(map(_recalled, states))
@@ -233,8 +233,8 @@ class SVGD(Method):
             memories = [memory for k in filled if (memory := recalled[k]) is not None]
             particles = [np.asarray(states[k].particles) for k in filled]
             found = all_settled([targets[k] for k in filled], particles, memories)
-            for k, settled_particles, memory in zip(known, found, memories, strict=False):
-                ends[k] = _at_the_end(states[k], settled_particles, memory, memory.moments())
+            for k, end, memory in zip(known, found, memories, strict=False):
+                ends[k] = _at_the_end(states[k], *end, memory, memory.moments())
         return ends
 
     def done(self, state):
@@ -249,11 +249,14 @@ class SVGD(Method):
         return Draws(jnp.where(journey.walk.num_steps > 0, state.particles, journey.footing.particles))
 
 
-def _at_the_end(state: SVGDState, particles: np.ndarray, recalled: Recollection, moments: Moments) -> Settled:
+def _at_the_end(
+    state: SVGDState, particles: np.ndarray, tail: float, recalled: Recollection, moments: Moments
+) -> Settled:
     assert state.journey is not None
     end = dataclasses.replace(state, particles=as_array(particles, state.particles.dtype))
     steps = {"explored": int(state.journey.walk.num_steps), "remembered": recalled.count}
-    return Settled(end, {"steps": steps, "trajectory": recalled.findings(moments)}, recalled.states)
+    trajectory = {**recalled.findings(moments), "tail": tail}
+    return Settled(end, {"steps": steps, "trajectory": trajectory}, recalled.states)
 
 
 def _recalled(state: SVGDState) -> Recollection | None:

@@ -65,19 +65,23 @@ class Draft(NamedTuple):
     weights: np.ndarray  # of those as they are, with which they have them; together 1
 
 
-def settled(target: FlatTarget, particles: np.ndarray, recalled: Recollection) -> np.ndarray:
-    """Return particles that represent what these remember, each mode in proportion to its mass."""
+def settled(target: FlatTarget, particles: np.ndarray, recalled: Recollection) -> tuple[np.ndarray, float]:
+    """Return particles that represent what these remember, each mode in proportion to its mass.
+
+    Beside them, how long the longest tail is of what the user sees.
+    """
     draft = drafted(particles, recalled, recalled.best_moments)
     points = draft.points
     if len(particles) <= _MANY:
         points = support_points(*_single(points, draft.states)).astype(float)
     points = matched(shaped(points, draft.states), draft.moments, draft.correlations)
-    return _placed(particles, recalled, as_seen(target, recalled, points, draft))
+    points, tail = as_seen(target, recalled, points, draft)
+    return _placed(particles, recalled, points), tail
 
 
 def all_settled(
     targets: Sequence[FlatTarget], particles: Sequence[np.ndarray], recalled: Sequence[Recollection]
-) -> list[np.ndarray]:
+) -> list[tuple[np.ndarray, float]]:
     """Return the same for many runs of as many particles each; what takes long is compiled code for all of them.
 
     Their support points see a quarter of the states, which takes a quarter of the time. Shapes and moments are those of
@@ -93,12 +97,12 @@ def all_settled(
         matched(shaped(x, draft.states), draft.moments, draft.correlations)
         for x, draft in zip(support, drafts, strict=True)
     ]
-    frames = [each.frame for each in recalled]
+    frames, tails = [each.frame for each in recalled], np.zeros(len(recalled))
     first = as_array(frames[0].center + frames[0].moves(drafts[0].seen), dtype)
     seen = np.asarray(_seen(*split(targets[0]), first))
     if not np.array_equal(seen, first) and particles[0].size * seen.shape[1] <= _SLOPES:
-        points = _as_seen_by_all(targets, frames, points, drafts, dtype)
-    return list(map(_placed, particles, recalled, points))
+        points, tails = _as_seen_by_all(targets, frames, points, drafts, dtype)
+    return list(zip(map(_placed, particles, recalled, points), tails.tolist(), strict=True))
 
 
 def drafted(particles: np.ndarray, recalled: Recollection, moments: Moments) -> Draft:
@@ -224,25 +228,27 @@ def matched(points: np.ndarray, moments: Moments, correlations: np.ndarray | Non
     return moments.mean + deviations * (moments.sd / np.maximum(np.std(deviations, axis=0), 1e-30))
 
 
-def as_seen(target: FlatTarget, recalled: Recollection, points: np.ndarray, draft: Draft) -> np.ndarray:
+def as_seen(target: FlatTarget, recalled: Recollection, points: np.ndarray, draft: Draft) -> tuple[np.ndarray, float]:
     """Return the points, moved by as little as gives the user's parameters the mean and sd of those at the states.
 
-    In their own coordinates the points keep the moments of the trajectory.
+    In their own coordinates the points keep the moments of the trajectory. Beside them, how long the longest tail is.
     """
     frame, dtype, parts = recalled.frame, recalled.states.dtype, split(target)
     places = as_array(frame.center + frame.moves(draft.seen), dtype)
     seen = np.asarray(_seen(*parts, places), float)
     if np.array_equal(seen, places):
-        return as_wide(points, draft, frame)
-    if points.size * seen.shape[1] > _SLOPES:
-        return points
+        return as_wide(points, draft, frame), 0.0
     mean, sd, known = _seen_moments(seen, draft.weights, np)
+    tail = float(tail_of(seen, mean, sd, np))
+    if points.size * seen.shape[1] > _SLOPES:
+        return points, tail
 
     def values_and_slopes(points):
         values, slopes = _seen_and_slopes(*parts, as_array(frame.center + frame.moves(points), dtype))
         return np.asarray(values, float)[:, known], frame.scores(np.asarray(slopes, float)[:, known])
 
-    return _with_moments_of(values_and_slopes, mean[known], sd[known], points, draft.moments, _NEWTON_STEPS)
+    moved = _with_moments_of(values_and_slopes, mean[known], sd[known], points, draft.moments, _NEWTON_STEPS)
+    return moved, tail
 
 
 def as_wide(points: np.ndarray, draft: Draft, frame: Any) -> np.ndarray:
@@ -283,7 +289,28 @@ def _seen_moments(seen, weights, xp):
     sd = xp.sqrt(xp.maximum(weights @ (seen - mean) ** 2, 0.0))
     kurtosis = xp.mean(((seen - mean) / xp.maximum(sd, 1e-30)) ** 4, axis=0)
     error = 0.5 * xp.sqrt(kurtosis / len(seen))
-    return mean, sd, (sd > 1e-6 * xp.abs(mean)) & (error < _UNKNOWN)  # and finite
+    return mean, sd, _varies(mean, sd, xp) & (error < _UNKNOWN)  # and finite
+
+
+def tail_of(seen: Any, mean: Any, sd: Any, xp: Any) -> Any:
+    r"""Return how long the longest tail of the columns is, by their squares, whose averages are to be the variances.
+
+    This is k of the generalised Pareto distribution of their largest tenth, by probability-weighted moments (Hosking &
+    Wallis, 1987). Beyond 1/2 the average of the squares has no finite error, and beyond 0.7 no number of states that
+    anybody has is enough (Vehtari et al., arXiv:1507.02646): they have not seen the part of the tail that matters, and
+    their own scatter does not show it.
+    """
+    squares = xp.sort(((seen - mean) / xp.maximum(sd, 1e-30)) ** 2, axis=0)
+    count = max(len(seen) // 10, 2)
+    excesses = squares[-count:] - squares[-count - 1]
+    lower = np.asarray(1 - (np.arange(count) + 0.65) / count, seen.dtype) @ excesses / count
+    average = xp.mean(excesses, axis=0)
+    tails = 2 - average / xp.maximum(average - 2 * lower, 1e-30)
+    return xp.max(xp.where(_varies(mean, sd, xp) & xp.isfinite(tails), tails, 0.0))
+
+
+def _varies(mean, sd, xp):
+    return sd > 1e-6 * xp.abs(mean)
 
 
 def _shortest(values, slopes, xp):
@@ -303,7 +330,7 @@ def _shortest(values, slopes, xp):
 
 
 def _as_seen_by_all(targets, frames, points, drafts, dtype):
-    """Return what `as_seen` does for many runs, in compiled code."""
+    """Return what `as_seen` does for many runs, in compiled code: all points, and a tail for each."""
     columns, structure = list(zip(*map(jax.tree.leaves, targets), strict=True)), jax.tree.structure(targets[0])
     # What all targets share, as one object, is not multiplied: it may be all the data.
     varies = [eqx.is_array(column[0]) and any(leaf is not column[0] for leaf in column) for column in columns]
@@ -316,7 +343,8 @@ def _as_seen_by_all(targets, frames, points, drafts, dtype):
     states, frames = _stacked([draft.seen for draft in drafts]), jax.tree.map(lambda *parts: np.stack(parts), *frames)
     mean, sd = (np.stack([getattr(draft.moments, name) for draft in drafts]) for name in ("mean", "sd"))
     given = jax.tree.map(lambda leaf: as_array(leaf, dtype), (frames, np.stack(points), states, weights, mean, sd))
-    return np.asarray(_seen_one_by_one(target, jax.tree.unflatten(structure, varies), *given), float)
+    found = _seen_one_by_one(target, jax.tree.unflatten(structure, varies), *given)
+    return tuple(np.asarray(each, float) for each in found)
 
 
 @eqx.filter_jit
@@ -326,7 +354,9 @@ def _seen_one_by_one(targets, varies, frames, points, states, weights, means, sd
     def one(given):
         arrays, frame, points, states, weights, own_mean, own_sd = given
         target = eqx.combine(arrays, rest)
-        mean, sd, known = _seen_moments(target.user_numbers(frame.center + frame.moves(states)), weights, jnp)
+        seen = target.user_numbers(frame.center + frame.moves(states))
+        mean, sd, known = _seen_moments(seen, weights, jnp)
+        tail = tail_of(seen, mean, sd, jnp)
         mean, sd = jnp.append(own_mean, jnp.where(known, mean, 0.0)), jnp.append(own_sd, jnp.where(known, sd, 1.0))
         own = jnp.broadcast_to(jnp.eye(points.shape[1], dtype=points.dtype), (len(points), *2 * points.shape[1:]))
 
@@ -336,7 +366,7 @@ def _seen_one_by_one(targets, varies, frames, points, states, weights, means, sd
             slopes = jnp.append(own, jnp.where(known[:, None], frame.scores(slopes), 0.0), axis=1)
             return points - _shortest((values - mean) / sd, slopes / sd[:, None], jnp)
 
-        return jax.lax.fori_loop(0, _NEWTON_STEPS, newton, points)
+        return jax.lax.fori_loop(0, _NEWTON_STEPS, newton, points), tail
 
     return jax.lax.map(one, (arrays, frames, points, states, weights, means, sds))
 

@@ -3,13 +3,22 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist, pdist
-from scipy.stats import norm
+from scipy.stats import genpareto, norm
 
 import steinflow as sf
 from steinflow.methods.svgd.frames import frame_of
 from steinflow.methods.svgd.memory import Trajectory
 from steinflow.methods.svgd.recollection import Moments
-from steinflow.methods.svgd.settling import Draft, as_seen, calibrated, matched, settled, shaped, support_points
+from steinflow.methods.svgd.settling import (
+    Draft,
+    as_seen,
+    calibrated,
+    matched,
+    settled,
+    shaped,
+    support_points,
+    tail_of,
+)
 
 RNG = np.random.default_rng(0)
 STATES = RNG.standard_normal((2000, 3)).astype(np.float32)
@@ -117,17 +126,18 @@ def test_particles_represent_the_trajectory_and_stay_on_its_ridge(spread):
     states = jnp.asarray(np.stack([along, along + spread * across], axis=-1), jnp.float32)
     frame = frame_of(jnp.zeros(2), jnp.array([[1.0, 1.0], [1.0, 1.0 + spread**2]]))
     rows = np.asarray(states, float).reshape(-1, 2)
-    found = settled(flat(2), np.asarray(1.2 * states[0] + 0.3), recalled(states, frame))
+    found, tail = settled(flat(2), np.asarray(1.2 * states[0] + 0.3), recalled(states, frame))
     np.testing.assert_allclose(found.mean(axis=0), rows.mean(axis=0), atol=0.01)
     np.testing.assert_allclose(found.std(axis=0), rows.std(axis=0), rtol=0.02)
     difference = found[:, 1] - found[:, 0]
     np.testing.assert_allclose(difference.std(), spread * across.std(), rtol=0.1)
+    assert tail == 0  # nobody sees anything else
 
 
 def test_where_everything_overflowed_the_particles_stay():
     states = jnp.full((5, 20, 2), jnp.inf)
     with np.errstate(invalid="ignore"):
-        found = settled(flat(2), np.asarray(STATES[:20, :2]), recalled(states, frame_of(jnp.zeros(2), jnp.ones(2))))
+        found, _ = settled(flat(2), np.asarray(STATES[:20, :2]), recalled(states, frame_of(jnp.zeros(2), jnp.ones(2))))
     np.testing.assert_array_equal(found, STATES[:20, :2])
 
 
@@ -142,10 +152,11 @@ def test_what_the_user_sees_has_the_mean_and_sd_of_the_states():
     states = jnp.asarray(rng.standard_normal((40, 100, 8)), jnp.float32)
     frame = frame_of(jnp.zeros(8), jnp.ones(8))
     seen = np.asarray(target.user_numbers(states.reshape(-1, 8)))[:, 2:]  # beside the constants
-    found = settled(target, np.asarray(states[0]), recalled(states, frame))
+    found, tail = settled(target, np.asarray(states[0]), recalled(states, frame))
     now = np.asarray(target.user_numbers(jnp.asarray(found, jnp.float32)))[:, 2:]
     np.testing.assert_allclose((now.mean(axis=0) - seen.mean(axis=0)) / seen.std(axis=0), 0.0, atol=0.01)
     np.testing.assert_allclose(now.std(axis=0) / seen.std(axis=0), 1.0, atol=0.02)
+    assert 0.4 < tail < 0.7  # of a product of a log-normal and a normal number
     rows = np.asarray(states).reshape(-1, 8)
     np.testing.assert_allclose(found.mean(axis=0), rows.mean(axis=0), atol=0.02)
     np.testing.assert_allclose(found.std(axis=0), rows.std(axis=0), rtol=0.03)
@@ -159,7 +170,9 @@ def test_an_sd_that_nobody_knows_moves_nothing():
     points = states[:100]
     known = moments(points.mean(axis=0), points.std(axis=0))
     draft = Draft(points, states, known, np.eye(1), states, np.full(4000, 1 / 4000))
-    np.testing.assert_allclose(as_seen(target, memory, points, draft), points, atol=1e-6)
+    found, tail = as_seen(target, memory, points, draft)
+    np.testing.assert_allclose(found, points, atol=1e-6)
+    assert tail > 0.9  # which the verdict says
 
 
 def test_a_long_tail_has_the_sd_of_the_states():
@@ -171,7 +184,19 @@ def test_a_long_tail_has_the_sd_of_the_states():
     draft = Draft(points, states, moments([0.0], [np.std(states)]), None, states, np.full(4000, 1 / 4000))
     wanted = np.std(np.exp(states))
     assert np.std(np.exp(points)) < 0.92 * wanted
-    np.testing.assert_allclose(np.std(np.exp(as_seen(target, memory, points, draft))), wanted, rtol=0.01)
+    found, _ = as_seen(target, memory, points, draft)
+    np.testing.assert_allclose(np.std(np.exp(found)), wanted, rtol=0.01)
+
+
+@pytest.mark.parametrize("k", [0.3, 0.6, 0.8])
+def test_tails_are_as_long_as_those_of_pareto(k):
+    """Squares that are Pareto's; beside them a column of normal numbers, and one of constants."""
+    squares = genpareto.ppf((np.arange(40_000) + 0.5) / 40_000, k)
+    seen = np.stack([np.sqrt(squares), RNG.standard_normal(40_000), np.ones(40_000)], axis=1).astype(np.float32)
+    mean, sd = np.array([[0.0, 0.0, 1.0], [1.0, 1.0, 0.0]], np.float32)
+    # Quantiles in place of draws have less of the last tail.
+    np.testing.assert_allclose(tail_of(seen, mean, sd, np), k, atol=0.05)
+    np.testing.assert_allclose(tail_of(*map(jnp.asarray, (seen, mean, sd)), jnp), k, atol=0.05)
 
 
 @pytest.mark.parametrize("correlated", [True, False], ids=["correlations", "sds alone"])
