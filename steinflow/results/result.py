@@ -23,7 +23,7 @@ from steinflow.results.measures import dispersion_of, ksd_of
 from steinflow.results.outcome import Ending, Outcome
 from steinflow.results.predictions import judge_predictions
 from steinflow.results.refinement import Check, nuts_moves, stein_thinning, stein_weights
-from steinflow.results.summary import Summary, dataframe, number
+from steinflow.results.summary import Summary, columns_of, dataframe, number
 from steinflow.results.verdict import Finding, Verdict, judge
 from steinflow.stein.geometry import even_sample
 from steinflow.targets.base import Target, as_target
@@ -139,6 +139,7 @@ class Result:
             score_noise=self.info.get("score_noise", 0.0),
             num_steps=self.info.get("num_steps", 1),
             trajectory=self.info.get("trajectory"),
+            name_of=lambda number: columns_of(self.particles, self.labels)[0][number],
         )
 
     def reweighted(self) -> "Result":

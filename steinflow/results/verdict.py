@@ -22,7 +22,7 @@ A mode that no particle has found cannot be seen.
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -74,7 +74,7 @@ class Remedy(enum.StrEnum):
         "ordered transform"
     )
     WEIGHTS = "reweight the particles: result.reweighted()"
-    QUANTILES = "report quantiles, which long tails leave alone"
+    QUANTILES = "report quantiles where a tail is long"
     CONSTRAINTS = "state the range of the parameters with constraints= of sf.Posterior, or use other coordinates"
     CLOSER_START = "start closer to the posterior"
     LESS_SURE = (
@@ -130,6 +130,7 @@ def judge(
     score_noise: float = 0.0,
     num_steps: int = 1,
     trajectory: Mapping[str, float] | None = None,
+    name_of: Callable[[int], str] = "number {} of a particle".format,
 ) -> Verdict:
     """Return the verdict on particles with known scores.
 
@@ -145,6 +146,7 @@ def judge(
         num_steps: how many steps the run took.
         trajectory: where particles explored, the findings about their path (`Trajectory.findings`). The path has
             hundreds of times as many states as there are particles, so mean and spread are judged by the path.
+        name_of: the name of a scalar parameter, given its number.
     """
     num_particles, dim = particles.shape
     if num_particles == 1:
@@ -175,7 +177,7 @@ def judge(
         _on_lost(values),
         None if cut_off else _on_spread(dispersion, num_particles, moving=moving),
         _on_outliers(x, w),
-        *([] if trajectory is None else _on_trajectory(trajectory)),
+        *([] if trajectory is None else [*_on_trajectory(trajectory), _on_long_tails(trajectory, name_of)]),
     ]
     if clear:
         reason = f"not converged: the mean is about {error:.2g} sds off"
@@ -336,10 +338,6 @@ def _on_trajectory(trajectory):
     )
     known = f"known only to about {error:.0%}" if error < 1 else "not known at all"
     uncertain = f"some sds are {known}, which is typical of heavy tails and funnels"
-    long_tails = (
-        "some parameters have tails so long that no sample of this size knows their means and sds (Pareto k "
-        f"{trajectory['tail']:.2f} of the squares), which may be far too small"
-    )
     cut_off = (
         f"the log density ends at an edge, beyond which it is minus infinity, and {trajectory['blocked']:.1%} of the "
         "moves led beyond it: Stein's identities cannot check mean and spread"
@@ -349,10 +347,19 @@ def _on_trajectory(trajectory):
         graded(trajectory["drift"], _MEAN_DOUBTFUL, _MEAN_BAD, drift, Remedy.MORE_STEPS, Remedy.CLOSER_START),
         graded(mixing, _MIXING_DOUBTFUL, _MIXING_BAD, apart, Remedy.MORE_STEPS, Remedy.NUTS),
         graded(error, _SD_DOUBTFUL, _SD_BAD, uncertain, Remedy.MORE_STEPS, Remedy.MORE_PARTICLES),
-        graded(trajectory["tail"], _LONG_TAIL, np.inf, long_tails, Remedy.QUANTILES),
         graded(trajectory["lost"], _LOST_DOUBTFUL, _LOST_BAD, lost, Remedy.MORE_STEPS, Remedy.CLOSER_START),
         Finding("doubtful", modes, remedies) if trajectory["modes"] > 1 else None,
     ]
+
+
+def _on_long_tails(trajectory, name_of):
+    if trajectory["tail"] <= _LONG_TAIL:
+        return None
+    reason = (
+        f"{name_of(trajectory['tail_of'])} has a tail so long that no sample of this size knows its mean and sd, which "
+        f"may be far too small (Pareto's k of its squares is {trajectory['tail']:.2f})"
+    )
+    return Finding("doubtful", reason, (Remedy.QUANTILES,))
 
 
 def _on_tails(growth, radius):

@@ -31,7 +31,7 @@ from steinflow.methods.svgd.frames import Frame
 from steinflow.methods.svgd.metrics import Cloud, Euclidean, Metric
 from steinflow.methods.svgd.phases import Journey, Moved, Phase
 from steinflow.methods.svgd.recollection import Moments, Recollection
-from steinflow.methods.svgd.settling import all_settled, settled
+from steinflow.methods.svgd.settling import Tail, all_settled, settled
 from steinflow.methods.svgd.steps import Adaptive, DecayingAdam, StepRule, adagrad, as_step_rule
 from steinflow.stein.approximations import Approximation, RandomFeatures
 from steinflow.stein.bandwidths import Wide
@@ -250,12 +250,12 @@ class SVGD(Method):
 
 
 def _at_the_end(
-    state: SVGDState, particles: np.ndarray, tail: float, recalled: Recollection, moments: Moments
+    state: SVGDState, particles: np.ndarray, tail: Tail, recalled: Recollection, moments: Moments
 ) -> Settled:
     assert state.journey is not None
     end = dataclasses.replace(state, particles=as_array(particles, state.particles.dtype))
     steps = {"explored": int(state.journey.walk.num_steps), "remembered": recalled.count}
-    trajectory = {**recalled.findings(moments), "tail": tail}
+    trajectory = {**recalled.findings(moments), "tail": tail.length, "tail_of": tail.column}
     return Settled(end, {"steps": steps, "trajectory": trajectory}, recalled.states)
 
 

@@ -65,10 +65,17 @@ class Draft(NamedTuple):
     weights: np.ndarray  # of those as they are, with which they have them; together 1
 
 
-def settled(target: FlatTarget, particles: np.ndarray, recalled: Recollection) -> tuple[np.ndarray, float]:
+class Tail(NamedTuple):
+    """The longest tail of what the user sees: Pareto's k of its squares, and which of the user's numbers it is."""
+
+    length: float = 0.0
+    column: int = 0
+
+
+def settled(target: FlatTarget, particles: np.ndarray, recalled: Recollection) -> tuple[np.ndarray, Tail]:
     """Return particles that represent what these remember, each mode in proportion to its mass.
 
-    Beside them, how long the longest tail is of what the user sees.
+    Beside them, the longest tail of what the user sees.
     """
     draft = drafted(particles, recalled, recalled.best_moments)
     points = draft.points
@@ -81,7 +88,7 @@ def settled(target: FlatTarget, particles: np.ndarray, recalled: Recollection) -
 
 def all_settled(
     targets: Sequence[FlatTarget], particles: Sequence[np.ndarray], recalled: Sequence[Recollection]
-) -> list[tuple[np.ndarray, float]]:
+) -> list[tuple[np.ndarray, Tail]]:
     """Return the same for many runs of as many particles each; what takes long is compiled code for all of them.
 
     Their support points see a quarter of the states, which takes a quarter of the time. Shapes and moments are those of
@@ -97,12 +104,12 @@ def all_settled(
         matched(shaped(x, draft.states), draft.moments, draft.correlations)
         for x, draft in zip(support, drafts, strict=True)
     ]
-    frames, tails = [each.frame for each in recalled], np.zeros(len(recalled))
+    frames, tails = [each.frame for each in recalled], [Tail()] * len(recalled)
     first = as_array(frames[0].center + frames[0].moves(drafts[0].seen), dtype)
     seen = np.asarray(_seen(*split(targets[0]), first))
     if not np.array_equal(seen, first) and particles[0].size * seen.shape[1] <= _SLOPES:
         points, tails = _as_seen_by_all(targets, frames, points, drafts, dtype)
-    return list(zip(map(_placed, particles, recalled, points), tails.tolist(), strict=True))
+    return list(zip(map(_placed, particles, recalled, points), tails, strict=True))
 
 
 def drafted(particles: np.ndarray, recalled: Recollection, moments: Moments) -> Draft:
@@ -228,18 +235,18 @@ def matched(points: np.ndarray, moments: Moments, correlations: np.ndarray | Non
     return moments.mean + deviations * (moments.sd / np.maximum(np.std(deviations, axis=0), 1e-30))
 
 
-def as_seen(target: FlatTarget, recalled: Recollection, points: np.ndarray, draft: Draft) -> tuple[np.ndarray, float]:
+def as_seen(target: FlatTarget, recalled: Recollection, points: np.ndarray, draft: Draft) -> tuple[np.ndarray, Tail]:
     """Return the points, moved by as little as gives the user's parameters the mean and sd of those at the states.
 
-    In their own coordinates the points keep the moments of the trajectory. Beside them, how long the longest tail is.
+    In their own coordinates the points keep the moments of the trajectory. Beside them, the longest tail.
     """
     frame, dtype, parts = recalled.frame, recalled.states.dtype, split(target)
     places = as_array(frame.center + frame.moves(draft.seen), dtype)
     seen = np.asarray(_seen(*parts, places), float)
     if np.array_equal(seen, places):
-        return as_wide(points, draft, frame), 0.0
+        return as_wide(points, draft, frame), Tail()
     mean, sd, known = _seen_moments(seen, draft.weights, np)
-    tail = float(tail_of(seen, mean, sd, np))
+    tail = _longest(tails_of(seen, mean, sd, np))
     if points.size * seen.shape[1] > _SLOPES:
         return points, tail
 
@@ -292,8 +299,8 @@ def _seen_moments(seen, weights, xp):
     return mean, sd, _varies(mean, sd, xp) & (error < _UNKNOWN)  # and finite
 
 
-def tail_of(seen: Any, mean: Any, sd: Any, xp: Any) -> Any:
-    r"""Return how long the longest tail of the columns is, by their squares, whose averages are to be the variances.
+def tails_of(seen: Any, mean: Any, sd: Any, xp: Any) -> Any:
+    r"""Return how long the tail of every column is, by its squares, whose average is to be the variance.
 
     This is k of the generalised Pareto distribution of their largest tenth, by probability-weighted moments (Hosking &
     Wallis, 1987). Beyond 1/2 the average of the squares has no finite error, and beyond 0.7 no number of states that
@@ -306,7 +313,11 @@ def tail_of(seen: Any, mean: Any, sd: Any, xp: Any) -> Any:
     lower = np.asarray(1 - (np.arange(count) + 0.65) / count, seen.dtype) @ excesses / count
     average = xp.mean(excesses, axis=0)
     tails = 2 - average / xp.maximum(average - 2 * lower, 1e-30)
-    return xp.max(xp.where(_varies(mean, sd, xp) & xp.isfinite(tails), tails, 0.0))
+    return xp.where(_varies(mean, sd, xp) & xp.isfinite(tails), tails, 0.0)
+
+
+def _longest(tails):
+    return Tail(float(np.max(tails)), int(np.argmax(tails)))
 
 
 def _varies(mean, sd, xp):
@@ -330,7 +341,7 @@ def _shortest(values, slopes, xp):
 
 
 def _as_seen_by_all(targets, frames, points, drafts, dtype):
-    """Return what `as_seen` does for many runs, in compiled code: all points, and a tail for each."""
+    """Return what `as_seen` does for many runs, in compiled code: all points, and a tail for each run."""
     columns, structure = list(zip(*map(jax.tree.leaves, targets), strict=True)), jax.tree.structure(targets[0])
     # What all targets share, as one object, is not multiplied: it may be all the data.
     varies = [eqx.is_array(column[0]) and any(leaf is not column[0] for leaf in column) for column in columns]
@@ -343,8 +354,8 @@ def _as_seen_by_all(targets, frames, points, drafts, dtype):
     states, frames = _stacked([draft.seen for draft in drafts]), jax.tree.map(lambda *parts: np.stack(parts), *frames)
     mean, sd = (np.stack([getattr(draft.moments, name) for draft in drafts]) for name in ("mean", "sd"))
     given = jax.tree.map(lambda leaf: as_array(leaf, dtype), (frames, np.stack(points), states, weights, mean, sd))
-    found = _seen_one_by_one(target, jax.tree.unflatten(structure, varies), *given)
-    return tuple(np.asarray(each, float) for each in found)
+    found, tails = _seen_one_by_one(target, jax.tree.unflatten(structure, varies), *given)
+    return np.asarray(found, float), list(map(_longest, np.asarray(tails)))
 
 
 @eqx.filter_jit
@@ -356,7 +367,7 @@ def _seen_one_by_one(targets, varies, frames, points, states, weights, means, sd
         target = eqx.combine(arrays, rest)
         seen = target.user_numbers(frame.center + frame.moves(states))
         mean, sd, known = _seen_moments(seen, weights, jnp)
-        tail = tail_of(seen, mean, sd, jnp)
+        tails = tails_of(seen, mean, sd, jnp)
         mean, sd = jnp.append(own_mean, jnp.where(known, mean, 0.0)), jnp.append(own_sd, jnp.where(known, sd, 1.0))
         own = jnp.broadcast_to(jnp.eye(points.shape[1], dtype=points.dtype), (len(points), *2 * points.shape[1:]))
 
@@ -366,7 +377,7 @@ def _seen_one_by_one(targets, varies, frames, points, states, weights, means, sd
             slopes = jnp.append(own, jnp.where(known[:, None], frame.scores(slopes), 0.0), axis=1)
             return points - _shortest((values - mean) / sd, slopes / sd[:, None], jnp)
 
-        return jax.lax.fori_loop(0, _NEWTON_STEPS, newton, points), tail
+        return jax.lax.fori_loop(0, _NEWTON_STEPS, newton, points), tails
 
     return jax.lax.map(one, (arrays, frames, points, states, weights, means, sds))
 
