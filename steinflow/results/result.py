@@ -170,7 +170,8 @@ class Result:
             num_draws: how many at least; by default all that were kept, about 4,000.
 
         Raises:
-            ValueError: if no positions were kept, or fewer than `num_draws`.
+            ValueError: if no positions were kept, or fewer than `num_draws`, or if the data stay on the host: the log
+                densities of the draws need all rows.
         """
         if self.states is None or self.target is None:
             raise ValueError(
@@ -186,8 +187,14 @@ class Result:
             )
         chosen = self.states[np.linspace(0, num_kept - 1, per_chain).round().astype(int)]
         flat, _ = flatten(self.target, self.particles)
+        if flat.data is not None and flat.data.host is not None:
+            raise ValueError(
+                "The log densities of draws need all rows, which stay on the host here. The positions themselves are "
+                "in result.states: steps x particles x unconstrained coordinates."
+            )
         points = as_array(np.swapaxes(chosen, 0, 1).reshape(-1, dim))
-        log_densities, scores = eqx.filter_jit(flat.log_densities_and_scores)(points)
+        # As many at once as there are particles, which fit into memory.
+        log_densities, scores = _evaluated(flat, points.reshape(-1, num_chains, dim))
         return dataclasses.replace(
             self,
             particles=eqx.filter_jit(flat.to_user)(points),
@@ -456,6 +463,13 @@ def versions(*packages: str) -> dict[str, str]:
         except metadata.PackageNotFoundError:  # a checkout that is not installed, or an extra
             continue
     return found
+
+
+@eqx.filter_jit
+def _evaluated(flat, blocks):
+    """Return the log densities and scores of blocks of particles, one block after the other."""
+    found = jax.lax.map(flat.log_densities_and_scores, blocks)
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), found)
 
 
 @functools.cache  # metadata are files to be read

@@ -127,6 +127,13 @@ def test_no_more_draws_than_were_kept(explored):
         pickle.loads(pickle.dumps(explored)).draws()
 
 
+def test_draws_whose_rows_stay_on_the_host_have_no_log_densities(explored):
+    rows = sf.data.Mapped(np.zeros(10, np.float32))
+    mapped = sf.Posterior(normal_log_density, lambda x, row: row * x[0], rows, 5)
+    with pytest.raises(ValueError, match=r"positions themselves are in result\.states"):
+        dataclasses.replace(explored, target=mapped).draws()
+
+
 def test_particles_that_were_chosen_are_judged_by_themselves(explored):
     """The way of all of them says nothing about a few."""
     assert "trajectory" in explored.info
