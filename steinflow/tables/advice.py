@@ -24,6 +24,7 @@ ADVICE: dict[Remedy, str | None] = {
     Remedy.ANNEALING: None,
     Remedy.ORDER: None,
     Remedy.WEIGHTS: None,
+    Remedy.QUANTILES: "report quantiles where a tail is long: --json has them",
     Remedy.CLOSER_START: None,
     Remedy.CONSTRAINTS: None,
     Remedy.LESS_SURE: "compare with a model that is not a network: leave out --model",
