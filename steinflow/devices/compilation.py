@@ -74,8 +74,11 @@ class Program:
 
     def for_passes(self, times: int, *arguments: Any) -> Any:
         """Return the same for so many passes, through it or its loop: compiled well only where they repay that."""
-        work = numbers_of(self.jitted.trace(*arguments).jaxpr.jaxpr)
-        return self._quick if times * work < _REPAYS else self.jitted
+        return self._quick if times * self.work(*arguments) < _REPAYS else self.jitted
+
+    def work(self, *arguments: Any) -> float:
+        """Return how many numbers a pass computes one by one."""
+        return numbers_of(self.jitted.trace(*arguments).jaxpr.jaxpr)
 
     @functools.cached_property  # at the first call: before, nobody knows what it will run on
     def _good(self) -> Any:

@@ -19,6 +19,7 @@ from steinflow.typing import Batch, Params, Particles, Point, PRNGKeyArray, PyTr
 
 _FINAL_BATCHES = 100  # what the final scores are averaged over
 _LOOKS = 50  # about as often is a run watched
+_LITTLE = 2**26  # bytes, which are not worth a question to the compiler
 
 Record = Mapping[str, Callable[[Params], PyTree]]
 
@@ -76,8 +77,13 @@ class Run:
         return np.asarray(sharding.bring_home(found), float)
 
     def step_memory(self, state, block: Block | None, anchor: Anchor | None = None) -> int:
-        """Return the bytes that compiled steps take beside their arguments, over all devices of this process."""
+        """Return the bytes that compiled steps take beside their arguments, over all devices of this process.
+
+        Where they are few, this is what all numbers of a step take together.
+        """
         arguments = *self._parts, state, _number(0), _number(0), block, anchor
+        if (at_most := 8 * _advance.work(*arguments)) < _LITTLE:
+            return int(at_most)
         statistics = self._compiled(_advance, self._num_steps, arguments).lower(*arguments).compile().memory_analysis()
         if statistics is None:  # a backend that does not say
             return 0
