@@ -56,8 +56,14 @@ ARGUMENTS = {
     "way of a direction, in √d": (3.0, lambda value: _walk(way=value)),
     "first step of the walk, in √d": (0.1, lambda value: _walk(first_step=value)),
 }
-# Those of a module.
+# Those of a module, of `methods/svgd` if nothing else is said.
 PLACES = {
+    "bandwidth: reach": ("stein.bandwidths._REACH",),
+    "bandwidth: narrower in few dimensions": ("stein.bandwidths._NARROWER",),
+    "correlations of the cloud shrunk by, in d / n": ("metrics._SHRUNK",),
+    "a shift strides from a cosine of": ("steps._STRAIGHT",),
+    "a striding shift grows by": ("steps._LONGER",),
+    "least arrival, in steps": ("phases._LEAST_ARRIVAL",),
     "longest score, in radii": ("arrival._TRUST",),
     "scores whose median is that of all": ("arrival._SOME",),
     "arrived: mean, in sds": ("arrival._OFF",),
@@ -88,6 +94,7 @@ RATIOS = {  # halved and doubled is what they exceed 1 by
     "coordinates change when longer by",
     "R-hat that ends the warm-up",
     "R-hat up to which nobody looks for modes",
+    "a striding shift grows by",
 }
 
 
@@ -125,8 +132,9 @@ def _value(name):
 
 
 def _place(path):
-    module, attribute = path.split(".")
-    return importlib.import_module(f"steinflow.methods.svgd.{module}"), attribute
+    module, attribute = path.rsplit(".", 1)
+    room = "steinflow" if "." in module else "steinflow.methods.svgd"
+    return importlib.import_module(f"{room}.{module}"), attribute
 
 
 def _varied(name, factor):

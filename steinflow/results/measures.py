@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from steinflow.methods.svgd.metrics import Cloud
+from steinflow.methods.svgd.metrics import Cloud, shrinkage_of
 from steinflow.stein.bandwidths import EXACT_MEDIAN, sampled_pairs, wide_factor
 from steinflow.stein.geometry import even_sample
 from steinflow.typing import Array, Particles, Scores
@@ -133,7 +133,7 @@ def in_cloud(particles: Array | np.ndarray, scores: Array | np.ndarray) -> tuple
     standardized = deviations / sds
     if n < dim or dim == 1 or dim > Cloud().max_dim:
         return standardized, s * sds
-    shrinkage = min(max((dim / (10 * n)) ** 2, 10 * dim * eps), 1.0)
+    shrinkage = shrinkage_of(n, dim, float(eps))
     correlations = (1 - shrinkage) * standardized.T @ standardized / n + shrinkage * np.eye(dim)
     if not np.all(np.isfinite(correlations)):
         return np.full_like(x, np.nan), np.full_like(s, np.nan)

@@ -14,6 +14,8 @@ from steinflow.methods.svgd.frames import Frame, frame_of
 from steinflow.stein.geometry import mean_and_shape
 from steinflow.typing import Particles
 
+_SHRUNK = 0.1  # of d / n, squared: how much the correlations of a cloud are shrunk
+
 
 class Metric(eqx.Module):
     """A rule for the frame. To add one, say how it follows from the particles."""
@@ -59,11 +61,15 @@ class Cloud(Metric):
         sds = jnp.sqrt(variances)
         standardized = deviations / sds
         correlations = standardized.T @ standardized / num_particles
-        # The floor keeps the Cholesky factor finite where particles lie in a plane.
-        floor = 10 * dim * jnp.finfo(particles.dtype).eps
-        shrinkage = min(max((dim / (10 * num_particles)) ** 2, floor), 1.0)
+        shrinkage = shrinkage_of(num_particles, dim, float(jnp.finfo(particles.dtype).eps))
         shrunk = (1 - shrinkage) * correlations + shrinkage * jnp.eye(dim, dtype=particles.dtype)
         return frame_of(center, sds[:, None] * shrunk * sds)
 
     def coordinates(self, particles):
         return (Whole if particles.shape[1] <= self.max_dim else LowRank).unknown(particles)
+
+
+def shrinkage_of(num_particles: int, dim: int, eps: float) -> float:
+    """Return how much the correlations of so many particles are shrunk, in a precision of eps."""
+    floor = 10 * dim * eps  # keeps the Cholesky factor finite where particles lie in a plane
+    return min(max((_SHRUNK * dim / num_particles) ** 2, floor), 1.0)

@@ -76,6 +76,7 @@ def adagrad(step_size: float = 0.1) -> "optax.GradientTransformation":
     return optax.adagrad(step_size, initial_accumulator_value=0.0, eps=1e-6)
 
 
+_STRAIGHT, _LONGER = 0.9, 1.5  # cosine from which on the cloud strides, and the factor by which it does
 _CLEAR = 0.5  # the part of a squared direction that may be noise; beyond, its angles say little
 _PATIENCE = 0.9  # by how much steps that noise rules change, on their way back to where they started
 _RECENT = 0.1  # what one step adds to the averages of noise and direction: a batch may by chance show no noise
@@ -166,7 +167,7 @@ class Adaptive(StepRule):
         settling = self.settling / max(1 - dim / num_particles, 1e-6)
         shift_size = self._adapted(state.shift_size, shift_cosine, 1.0)
         shape_size = self._adapted(state.shape_size, shape_cosine, jnp.minimum(1.0, settling / num_steps))
-        striding, powers = shift_cosine > 0.9, state.powers
+        striding, powers = shift_cosine > _STRAIGHT, state.powers
         if noise is not None:
             parts = (shift, shape), mean_and_shape(jnp.nan_to_num(noise))
             now = jnp.asarray([[jnp.sum(part**2) for part in pair] for pair in parts])
@@ -180,7 +181,7 @@ class Adaptive(StepRule):
 
         shift, shape = (_decay(time, direction.dtype) * part for part in (shift_size * shift, shape_size * shape))
         striding &= jnp.linalg.norm(shift) > state.stride
-        stride = jnp.where(striding, 1.5 * state.stride, jnp.asarray(self.longest, direction.dtype))
+        stride = jnp.where(striding, _LONGER * state.stride, jnp.asarray(self.longest, direction.dtype))
         moves = _at_most(stride, shift) + _at_most(self.longest if noise is None else 2 * self.longest, shape)
         return moves, AdaptiveState(shift_size, shape_size, unit_shift, unit_shape, stride, powers)
 
