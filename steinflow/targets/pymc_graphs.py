@@ -3,6 +3,7 @@
 import contextlib
 import warnings
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -157,13 +158,21 @@ def _given_free_variables(model, outputs, minibatched: Minibatched | None = None
 
 
 def _prior_sampler(model):
-    """A function from a seed to one draw of all free variables; what has no draws starts about its support point."""
+    """A function from a seed to one draw of all free variables; what has no draws starts about its support point.
+
+    Variables that a transform keeps in order are put in order: of a prior's own draws of six numbers one in 720 is.
+    """
     from pymc.distributions.continuous import FlatRV, HalfFlatRV
     from pymc.initial_point import make_initial_point_fn
 
+    transforms = {rv: _sorting() if _orders(t) else t for rv, t in model.rvs_to_transforms.items()}
+    start: Any = SimpleNamespace(  # what PyMC asks of a model here
+        free_RVs=model.free_RVs, rvs_to_transforms=transforms, rvs_to_initial_values=model.rvs_to_initial_values
+    )
+
     def sampler(improper):
         strategies: dict = {rv: "support_point" if rv in improper else "prior" for rv in model.free_RVs}
-        draw = make_initial_point_fn(model=model, overrides=strategies, jitter_rvs=improper, return_transformed=False)
+        draw = make_initial_point_fn(model=start, overrides=strategies, jitter_rvs=improper, return_transformed=False)
         draw(0)
         return draw
 
@@ -171,3 +180,31 @@ def _prior_sampler(model):
         return sampler({rv for rv in model.free_RVs if isinstance(rv.owner.op, FlatRV | HalfFlatRV)})
     except NotImplementedError:  # custom distributions need no way to draw
         return sampler(set(model.free_RVs))
+
+
+def _orders(transform) -> bool:
+    from pymc.distributions.transforms import Chain, Ordered
+
+    if isinstance(transform, Chain):
+        return any(map(_orders, transform.transform_list))
+    return isinstance(transform, Ordered)
+
+
+def _sorting():
+    """Return a transform whose numbers are those of the user, in order."""
+    import pytensor.tensor as pt
+    from pymc.logprob.transforms import Transform
+
+    class Sorting(Transform):
+        name = "sorting"
+
+        def forward(self, value, *inputs):
+            return pt.sort(value, axis=-1)
+
+        def backward(self, value, *inputs):
+            return value
+
+        def log_jac_det(self, value, *inputs):
+            raise NotImplementedError
+
+    return Sorting()

@@ -63,6 +63,7 @@ def mixed():
         pm.Uniform("below", 0, sigma)
         pm.Dirichlet("shares", np.ones(3))
         pm.Beta("rate", 2, 2)
+        pm.Normal("cuts", 0, 3, shape=7, transform=pm.distributions.transforms.ordered)  # one draw in 5,040 is
         flat = pm.Flat("flat")
         pm.Normal("y", flat, sigma, observed=np.arange(4.0))
     return model, sf.from_pymc(model)
@@ -71,6 +72,7 @@ def mixed():
 def test_transforms_and_log_density_are_those_of_pymc(mixed):
     model, target = mixed
     user = {"sigma": 1.5, "below": 0.3, "shares": np.array([0.2, 0.3, 0.5]), "rate": 0.4, "flat": -1.0}
+    user["cuts"] = np.arange(7.0) ** 2
     user = {name: np.asarray(value, np.float32) for name, value in user.items()}
     values = eqx.filter_jit(target.unconstrain)(user)
     back = eqx.filter_jit(target.constrain)(values)
@@ -91,6 +93,8 @@ def test_starts_from_the_prior(mixed):
     np.testing.assert_allclose((draws["below"] / draws["sigma"]).mean(), 0.5, atol=0.04)
     np.testing.assert_allclose(draws["shares"].mean(0), 1 / 3, atol=0.04)
     assert 0.3 < draws["flat"].std() < 1
+    assert np.all(np.diff(draws["cuts"]) > 0)
+    np.testing.assert_allclose(draws["cuts"].std(), 3, rtol=0.05)
     again = sample(jax.random.split(jax.random.key(0), 1000))
     np.testing.assert_array_equal(again["sigma"], draws["sigma"])
 
