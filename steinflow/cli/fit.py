@@ -2,13 +2,14 @@
 
 import shlex
 import sys
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from steinflow.cli import console, options
 from steinflow.cli.formulas import check_choice, problem_name, problem_of
-from steinflow.cli.outputs import print_run, summary_of
+from steinflow.cli.outputs import keep, print_run, summary_of
 from steinflow.estimators.columns import counted, shown
 from steinflow.results.outcome import Outcome
 from steinflow.tables.fitting import MethodName, Prepared, prepare, run_fit
@@ -153,7 +154,7 @@ def fit(
         run, said = fit_formula(frame, problem, test_fraction=test_fraction, **settings), 0
     for note in run.notes[said:]:
         console.remark(note, quiet=quiet)
-    run.save(folder, overwrite=overwrite)
+    keep(partial(run.save, overwrite=overwrite), folder)
     if as_json:
         console.print_json(summary_of(run, folder))
     else:

@@ -73,6 +73,8 @@ def _replacing(path: Path) -> Iterator[Path]:
             if old.exists():
                 old.rename(path)
             raise
+    except OSError as error:  # says the path that the user knows
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
     finally:
         for rest in (unfinished, old):
             if rest.is_dir():
@@ -92,8 +94,8 @@ def save_netcdf(path: str | Path, tree: "xarray.DataTree") -> Path:
     try:
         return write_whole(path, tree.to_netcdf(engine="h5netcdf"))
     except OSError as error:
-        advice = "Nothing is lost: free some space or choose another path, and save the result again"
-        raise OSError(error.errno, f"{error.strerror}. {advice}", str(path)) from error
+        error.add_note("Nothing is lost: free some space or choose another path, and save the result again.")
+        raise
 
 
 def to_tree(result: "Result") -> "xarray.DataTree":

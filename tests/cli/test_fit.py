@@ -1,5 +1,6 @@
 """`steinflow fit`: what it finds, what it prints, what it saves."""
 
+import errno
 import json
 import re
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from commands import QUICK, steinflow_, write
 
 from steinflow.cli import fit as command
+from steinflow.results import files
+from steinflow.tables.runs import load_run
 
 FIT = ["fit", "data.csv", "--target", "y", *QUICK]
 
@@ -212,3 +215,35 @@ def test_an_output_that_cannot_be_written_is_found_before_the_fit(monkeypatch):
     assert done.exit_code == 1
     assert "cannot be written to data.csv/run" in done.stderr
     assert "--output" in done.stderr
+
+
+@pytest.mark.parametrize("full", [["here"], ["here", "temporary"], ["here", "temporary", "home"]])
+def test_a_full_disk_loses_no_fit(runs, tmp_path, monkeypatch, full):
+    places = {name: tmp_path / name for name in ("here", "temporary", "home")}
+    for place in places.values():
+        place.mkdir()
+    monkeypatch.setattr(command, "run_fit", lambda *args, **settings: load_run(runs.svgd))
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(places["temporary"]))
+    monkeypatch.setenv("HOME", str(places["home"]))
+    write_bytes = files.write_whole
+
+    def write_where_there_is_space(path, content):
+        if any(path.is_relative_to(places[name]) for name in full):
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        return write_bytes(path, content)
+
+    monkeypatch.setattr(files, "write_whole", write_where_there_is_space)
+    folder = places["here"] / "run"
+    done = steinflow_("fit", runs.data, "--target", "y", "--quiet", "--output", folder)
+    assert done.exit_code == 1
+    [message] = done.stderr.splitlines()
+    assert message.startswith(f"Error: {folder}: No space left on device. The fit is ")
+    assert not folder.exists()
+    kept = [path.parent for path in tmp_path.rglob("result.nc")]
+    if len(full) == 3:
+        assert message.endswith("is lost: neither the folder for temporary files nor the home folder could be written.")
+        assert kept == []
+    else:
+        [place] = kept
+        assert message.endswith(f"is not lost: it is in {place}; use it there, or free some space and move it.")
+        assert load_run(place).result.info == load_run(runs.svgd).result.info
