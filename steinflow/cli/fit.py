@@ -25,7 +25,7 @@ def fit(
     *,
     target: options.Target = None,
     formula: options.Formulas = None,
-    family: options.Family = "gaussian",
+    family: options.Family = None,
     link: options.Link = None,
     prior: options.Priors = None,
     weights: options.Weights = None,
@@ -66,7 +66,7 @@ def fit(
     overwrite: options.ReplaceRun = False,
     drop: options.Drop = None,
     categorical: options.Categorical = None,
-    missing: options.MissingCells = "error",
+    missing: options.MissingCells = None,
     test_fraction: Annotated[
         float, typer.Option(help="Fraction of the rows to hold out for testing; 0 for none.", rich_help_panel="Data")
     ] = 0.2,
@@ -141,7 +141,7 @@ def fit(
             where=data.name,
             model=model,
             hidden=layers,
-            missing=missing,
+            missing=missing or "error",
             drop=drop or [],
             categorical=categorical or [],
             test_fraction=test_fraction,

@@ -28,13 +28,10 @@ def keep(save: Callable[[Path], Any], folder: Path) -> Any:
     try:
         return save(folder)
     except OSError as error:
-        problem = console.reason(error)
-    kept = _kept_elsewhere(save, folder.name)
-    console.fail(
-        f"{problem}. The fit is lost: neither the folder for temporary files nor the home folder could be written."
-        if kept is None
-        else f"{problem}. The fit is not lost: it is in {kept}; use it there, or free some space and move it."
-    )
+        if kept := _kept_elsewhere(save, folder.name):
+            where = f"it is in {kept}; use it there, or free some space and move it"
+            console.fail(f"{console.reason(error)}. The fit is not lost: {where}.")
+        raise
 
 
 def _kept_elsewhere(save, name):

@@ -184,6 +184,7 @@ def test_a_model_that_does_not_fit_is_no_matter_of_the_inference():
     ("options", "words"),
     [
         (["--overwrite"], "add --output FOLDER"),
+        (["--family", "gaussian"], "only for formulas"),
         (["--hidden", "10"], "add --model network"),
         (["--hidden", "10", "--model", "linear"], "add --model network"),
         (["--hidden", "ten", "--model", "network"], "such as 50 or 50,20"),
@@ -198,6 +199,15 @@ def test_wrong_usage_has_its_own_code(options, words):
     assert done.exit_code == 2
     assert words in " ".join(done.stderr.replace("│", " ").split())
     assert [path.name for path in Path().iterdir()] == ["data.csv"]
+
+
+@pytest.mark.parametrize("option", [["--decimal", ","], ["--separator", ";"], ["--missing-marker", "?"]])
+def test_options_about_text_are_refused_for_parquet(option):
+    tables.numbers().to_parquet("data.parquet")
+    done = steinflow_("fit", "data.parquet", "--target", "y", *option)
+    assert done.exit_code == 2
+    assert f"Invalid value for {option[0]}" in done.stderr
+    assert "only for CSV files" in done.stderr
 
 
 def test_a_target_is_needed():
@@ -237,13 +247,14 @@ def test_a_full_disk_loses_no_fit(runs, tmp_path, monkeypatch, full):
     done = steinflow_("fit", runs.data, "--target", "y", "--quiet", "--output", folder)
     assert done.exit_code == 1
     [message] = done.stderr.splitlines()
-    assert message.startswith(f"Error: {folder}: No space left on device. The fit is ")
+    assert message.startswith(f"Error: {folder}: No space left on device. ")
     assert not folder.exists()
     kept = [path.parent for path in tmp_path.rglob("result.nc")]
     if len(full) == 3:
-        assert message.endswith("is lost: neither the folder for temporary files nor the home folder could be written.")
+        assert message.endswith(". Nothing was written.")
         assert kept == []
     else:
         [place] = kept
-        assert message.endswith(f"is not lost: it is in {place}; use it there, or free some space and move it.")
+        where = f"it is in {place}; use it there, or free some space and move it"
+        assert message.endswith(f". The fit is not lost: {where}.")
         assert load_run(place).result.info == load_run(runs.svgd).result.info
