@@ -58,6 +58,11 @@ class FlatTarget(eqx.Module):
         return self.source.identified
 
     @property
+    def knows_likelihood(self) -> bool:
+        """Whether prior and likelihood are kept apart, so that rows can be weighted; then there is a `posterior`."""
+        return isinstance(self.source, Posterior)
+
+    @property
     def posterior(self) -> Posterior:
         """The target itself, for methods that need its prior and its likelihood by themselves.
 
@@ -201,7 +206,7 @@ class FlatTarget(eqx.Module):
     @property
     def draws_rows(self) -> bool:
         """Whether minibatches can be drawn by the influence of their rows, whose log likelihoods are then weighted."""
-        return isinstance(self.source, Posterior) and self.data is not None and self.data.draws_rows
+        return self.knows_likelihood and self.data is not None and self.data.draws_rows
 
     def influences(self, point: Point, deviations: Particles, rows: Batch) -> Array:
         """Return how much each row bends the log density across the cloud around a point (`targets/influence.py`)."""

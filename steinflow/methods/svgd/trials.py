@@ -22,7 +22,6 @@ import numpy as np
 
 from steinflow.targets.data import Rows
 from steinflow.targets.flat import FlatTarget
-from steinflow.targets.posterior import Posterior
 from steinflow.typing import Array, Batch, Particles, PRNGKeyArray, Weights
 
 COUNTS = (math.inf, 3.0, 1.0)  # from cold to hot, in which order they are tried; 10 as well gained nothing
@@ -131,7 +130,7 @@ def weights_of(log_likelihoods: Array, *, key: PRNGKeyArray) -> Weights:
 
 def can_hold_out(target: FlatTarget) -> bool:
     """Whether there are rows to hold out: those of a posterior, in memory, and enough of them."""
-    return isinstance(target.source, Posterior) and isinstance(target.data, Rows) and target.num_rows >= _ONE_OF
+    return target.knows_likelihood and isinstance(target.data, Rows) and target.num_rows >= _ONE_OF
 
 
 def held_out_rows(target: FlatTarget) -> Batch:
