@@ -16,9 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from steinflow.estimators.columns import shown
+from steinflow.results.files import json_text
 from steinflow.tables.advice import MODEL_WORDS, WORDS, advice, sentence
 from steinflow.tables.predictions import METRICS
-from steinflow.tables.runs import Run, json_text
+from steinflow.tables.runs import Run
 
 FAILED, DISTRUSTED, MISFIT, INTERRUPTED = 1, 3, 4, 130
 

@@ -1,8 +1,10 @@
-"""The ways out: files that appear whole or not at all, and results as netCDF and back."""
+"""The ways out: files that appear whole or not at all, JSON, and results as netCDF and back."""
 
 import contextlib
+import dataclasses
 import errno
 import json
+import math
 import os
 import shutil
 import uuid
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 
 from steinflow.devices.arrays import as_array
 from steinflow.results.arviz import draws, group, variables
@@ -45,6 +48,24 @@ def write_whole(path: str | Path, content: str | bytes | memoryview) -> Path:
         file.flush()
         os.fsync(file.fileno())  # some disks say only now that they are full
     return path
+
+
+def json_text(values: Any) -> str:
+    """Return plain values, arrays and dataclasses as JSON, which has no NaN and no infinity: null takes their place."""
+    return json.dumps(plain(values), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def plain(values: Any) -> Any:
+    """Return values as JSON has them: lists for arrays, None for numbers that are not finite."""
+    if isinstance(values, dict):
+        return {name: plain(value) for name, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [plain(value) for value in values]
+    if dataclasses.is_dataclass(values) and not isinstance(values, type):
+        return plain(dataclasses.asdict(values))
+    if hasattr(values, "tolist"):
+        return plain(np.asarray(values).tolist())
+    return None if isinstance(values, float) and not math.isfinite(values) else values
 
 
 @contextlib.contextmanager

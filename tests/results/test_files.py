@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import subprocess
 import sys
 import textwrap
@@ -11,7 +12,7 @@ from known_results import result_at
 
 import steinflow as sf
 from steinflow.results import files
-from steinflow.results.files import appearing, write_whole
+from steinflow.results.files import appearing, json_text, write_whole
 from steinflow.results.outcome import Ending, Outcome
 
 RNG = np.random.default_rng(0)
@@ -124,6 +125,16 @@ def test_saving_where_it_cannot_be(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="Nothing is lost"):
         result_of(ARRAY).save(tmp_path / "file" / "run.nc")
+
+
+def test_json_has_no_nan():
+    values = {"a": float("nan"), "b": [1.0, float("inf"), (2, None, "NaN")], "c": np.array([[1, np.nan]])}
+    values["d"] = Ending(Outcome.STOPPED.value, np.float32(np.inf))
+    expected = {"a": None, "b": [1.0, None, [2, None, "NaN"]], "c": [[1.0, None]]}
+    found = json.loads(json_text(values), parse_constant=pytest.fail)
+    assert found == {**expected, "d": {"outcome": "stopped", "message": None}}
+    with pytest.raises(TypeError):
+        json_text({"a": object()})
 
 
 @pytest.mark.parametrize(("content", "read"), [("Müller\r\n", "Müller\r\n".encode()), (b"\x00\xff", b"\x00\xff")])
