@@ -8,6 +8,7 @@ from compiled import ksd_squared
 from steinflow.methods.svgd.metrics import Cloud
 from steinflow.results import measures
 from steinflow.stein.bandwidths import EXACT_MEDIAN, Median, Wide
+from steinflow.stein.geometry import distinct_squares
 from steinflow.stein.kernels import IMQ
 
 RNG = np.random.default_rng(0)
@@ -54,6 +55,16 @@ def test_coordinates_are_those_of_the_metric(n, dim):
     u, t = measures.in_cloud(x, s)
     np.testing.assert_allclose(u, frame.points(jnp.asarray(x)), atol=2e-3)
     np.testing.assert_allclose(t, frame.scores(jnp.asarray(s)), rtol=2e-3, atol=1e-3)
+
+
+def test_distances_of_numpy_are_those_of_jax():
+    x, y = np.random.default_rng(0).standard_normal((2, 3, 7, 2))
+    x[0, 0] = y[0, 0]
+    found = distinct_squares(x, y)
+    assert isinstance(found, np.ndarray)
+    assert found[0, 0, 0] == 0
+    np.testing.assert_allclose(found, distinct_squares(jnp.asarray(x), jnp.asarray(y)), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found, ((x[:, :, None] - y[:, None]) ** 2).sum(axis=-1), atol=1e-12)
 
 
 def test_points_that_coincide_have_no_bandwidth():
