@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from steinflow.devices.keys import as_key
-from steinflow.results.measures import dispersion_of
-from steinflow.stein.discrepancy import ksd_squared, stein_kernel_rows
+from steinflow.stein.discrepancy import dispersion_of, ksd_squared, stein_kernel_rows
 from steinflow.stein.kernels import IMQ, Kernel, as_kernel
 from steinflow.targets.base import Target, as_target
 from steinflow.targets.flat import flatten

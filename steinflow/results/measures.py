@@ -4,26 +4,17 @@ A few hundred particles take milliseconds here, where XLA takes seconds to compi
 of `stein/` and of the metric `Cloud`, in double precision. The kernel is always IMQ.
 """
 
-from typing import Any
-
 import numpy as np
 
 from steinflow.methods.svgd.metrics import Cloud
 from steinflow.stein.bandwidths import EXACT_MEDIAN, sampled_pairs, wide_factor
-from steinflow.stein.discrepancy import imq_stein_matrix
+from steinflow.stein.discrepancy import dispersion_of, imq_stein_matrix
 from steinflow.stein.geometry import distinct_squares, even_sample
 from steinflow.typing import Array, Particles, Scores
 
 WATCHED = ("ksd", "dispersion", "dispersion_error", "mean_error")
 _KSD_PARTICLES = 2048
 _BLOCK_ROWS = 256  # so that the pairs of a block stay in the cache
-
-
-def dispersion_of(particles: Any, scores: Any, weights: Any = None) -> Any:
-    """Return the dispersion of points with known scores, as an array of their kind: JAX's inside compiled code."""
-    if weights is None:
-        return -((particles - particles.mean(axis=0)) * scores).mean(axis=0)
-    return -(((particles - weights @ particles) * scores).T @ weights)
 
 
 def mean_error(points: np.ndarray, scores: np.ndarray, weights: np.ndarray | None = None) -> float:

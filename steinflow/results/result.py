@@ -19,12 +19,13 @@ from steinflow.results import arviz
 from steinflow.results.chains import judge_chains
 from steinflow.results.evidence import Evidence, evidence_of, log_densities_of
 from steinflow.results.files import read_netcdf, save_netcdf, to_tree
-from steinflow.results.measures import dispersion_of, ksd_of
+from steinflow.results.measures import ksd_of
 from steinflow.results.outcome import Ending, Outcome
 from steinflow.results.predictions import judge_predictions
 from steinflow.results.refinement import Check, nuts_moves, stein_thinning, stein_weights
 from steinflow.results.summary import Summary, columns_of, dataframe, number
 from steinflow.results.verdict import Finding, Verdict, judge
+from steinflow.stein.discrepancy import dispersion_of
 from steinflow.stein.geometry import even_sample
 from steinflow.targets.base import Target, as_target
 from steinflow.targets.flat import flatten

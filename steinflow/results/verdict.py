@@ -27,7 +27,8 @@ from typing import Literal
 
 import numpy as np
 
-from steinflow.results.measures import dispersion_of, in_cloud, mean_error, stein_kernel_means, wide_bandwidth
+from steinflow.results.measures import in_cloud, mean_error, stein_kernel_means, wide_bandwidth
+from steinflow.stein.discrepancy import dispersion_of
 from steinflow.stein.geometry import even_sample
 from steinflow.typing import Array, Particles, Scores
 

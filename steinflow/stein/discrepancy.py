@@ -8,13 +8,14 @@ is the rate at which the Stein direction lowers KL(q || p). Each kernel brings i
 """
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from steinflow.stein.blocks import pairs_by_blocks
+from steinflow.stein.geometry import mean_and_shape
 from steinflow.stein.kernels import Kernel, positive_definite
 from steinflow.typing import Array, Particles, Point, Scalar, Scores
 
@@ -74,6 +75,12 @@ def stein_kernel_rows(
     kernel = positive_definite(kernel).adapt(particles)
     points = kernel.stein_rows(particles, scores)
     return lambda indices: _rows(kernel, points, indices)
+
+
+def dispersion_of(particles: Any, scores: Any, weights: Any = None) -> Any:
+    r"""Return the dispersion, $R_k = -\sum_i w_i (x_{ik} - \bar x_k) s_{ik}$, as an array of the kind of the points."""
+    _, deviations = mean_and_shape(particles, weights)
+    return -(deviations * scores).mean(axis=0) if weights is None else -((deviations * scores).T @ weights)
 
 
 def imq_stein_matrix(x: np.ndarray, sx: np.ndarray, y: np.ndarray, sy: np.ndarray, bandwidth: float) -> np.ndarray:

@@ -9,9 +9,12 @@ import numpy as np
 from steinflow.typing import Array
 
 
-def mean_and_shape(rows: Array) -> tuple[Array, Array]:
-    r"""Return the mean of the rows and their deviations from it: $\bar x$ and $C X$ with $C = I - 11^\top / n$."""
-    mean = jnp.mean(rows, axis=0)
+def mean_and_shape(rows: Any, weights: Any = None) -> tuple[Any, Any]:
+    r"""Return the mean of the rows and their deviations from it: $\bar x$ and $C X$ with $C = I - 11^\top / n$.
+
+    Weights sum to 1. Here and below, arrays of NumPy give arrays of NumPy.
+    """
+    mean = rows.mean(axis=0) if weights is None else weights @ rows
     return mean, rows - mean
 
 
@@ -19,7 +22,7 @@ def squared_distances(x: Any, y: Any) -> Any:
     """Return |x_i - y_j|^2 for all rows of x (..., n, d) and y (..., m, d): (..., n, m), never negative.
 
     One matrix product, and no other pass over the pairs: (-2 x, 1, |x|^2) times (y, |y|^2, 1). Points near the mean of
-    y lose the fewest digits. Arrays of NumPy give one of NumPy.
+    y lose the fewest digits.
     """
     center = y.mean(axis=-2, keepdims=True)
     x, y = x - center, y - center

@@ -8,6 +8,7 @@ from compiled import ksd_squared
 from steinflow.methods.svgd.metrics import Cloud
 from steinflow.results import measures
 from steinflow.stein.bandwidths import EXACT_MEDIAN, Median, Wide
+from steinflow.stein.discrepancy import dispersion_of
 from steinflow.stein.geometry import distinct_squares
 from steinflow.stein.kernels import IMQ
 
@@ -73,6 +74,16 @@ def test_points_that_coincide_have_no_bandwidth():
     u, t = measures.in_cloud(x, 3 * x)
     np.testing.assert_allclose(u, 0)
     np.testing.assert_allclose(t, Cloud().frame(jnp.asarray(x)).scores(3 * jnp.asarray(x)), rtol=1e-4)
+
+
+def test_dispersion_by_hand():
+    x, s = cloud(9)
+    weights = np.arange(9.0) / 36
+    expected = -sum(w * (xi - weights @ x) * si for w, xi, si in zip(weights, x, s, strict=True))
+    for given in ((x, s, weights), (jnp.asarray(x), jnp.asarray(s), jnp.asarray(weights, jnp.float32))):
+        found = dispersion_of(*given)
+        assert isinstance(found, type(given[0]))
+        np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
 def test_what_is_watched_by_hand():
