@@ -98,7 +98,7 @@ def trace(result: Result) -> "Figure":
     """Draw KSD and the dispersion over the steps.
 
     KSD falls while the particles approach the target and levels off at what this number of particles can reach. The
-    dispersion should end at 1: less is too narrow, more is too wide.
+    dispersion should end at 1: 0 to 1 is too narrow, more is too wide.
     """
     steps = np.asarray(result.history.get("step", ()))
     if not len(steps):

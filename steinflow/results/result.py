@@ -292,7 +292,7 @@ class Result:
         footer = [
             self._way(),
             f"KSD {number(self.ksd)}, dispersion {middle:.2f} "
-            f"({low:.2f} to {high:.2f}; 1 is right, less is too narrow)",
+            f"({low:.2f} to {high:.2f}; 1 is right, 0 to 1 is too narrow)",
             str(self.ending),
             f"verdict: {self.verdict}",
         ]
