@@ -72,7 +72,11 @@ class Method(eqx.Module):
 
     @abc.abstractmethod
     def init(self, target: FlatTarget, particles: Particles, *, num_steps: int, key: PRNGKeyArray) -> Any:
-        """Return the state that starts from these particles, for a run of `num_steps`, which may size its buffers."""
+        """Return the state that starts from these particles, for a run of `num_steps`, which may size its buffers.
+
+        Raises:
+            ValueError: if the method cannot run on this target, or from so few particles.
+        """
 
     @abc.abstractmethod
     def step(self, target: FlatTarget, state: Any, batch: Batch | None, *, time: Time, key: PRNGKeyArray) -> Any:

@@ -29,7 +29,9 @@ def ksd(
     unconstrained space. The IMQ kernel sees departures that a Gaussian one misses (Gorham & Mackey, 2017).
 
     Raises:
-        ValueError: where the score of a particle is not finite.
+        ValueError: where the score of a particle is not finite, the kernel is not positive definite, or the statistic
+            is neither of the two, or U of a single particle.
+        TypeError: if the kernel is none.
     """
     points, scores = _points_and_scores(target, particles)
     squared = _ksd_squared(points, scores, as_kernel(kernel), statistic)

@@ -99,6 +99,9 @@ def trace(result: Result) -> "Figure":
 
     KSD falls while the particles approach the target and levels off at what this number of particles can reach. The
     dispersion should end at 1: 0 to 1 is too narrow, more is too wide.
+
+    Raises:
+        ValueError: if the run ended before its first record.
     """
     steps = np.asarray(result.history.get("step", ()))
     if not len(steps):

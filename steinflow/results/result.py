@@ -148,6 +148,9 @@ class Result:
 
         The target is not evaluated again. Weights improve the mean and the spread of a cloud that covers the posterior
         unevenly; they cannot put particles where there are none.
+
+        Raises:
+            ValueError: if there are more than 5,000 particles: it takes all pairs.
         """
         weights = stein_weights(self.unconstrained, self.scores)
         return dataclasses.replace(
@@ -159,6 +162,9 @@ class Result:
 
         Each particle is chosen to keep KSD low, without evaluating the target again. A particle may be chosen
         twice. Weights are ignored: the chosen particles have equal weights.
+
+        Raises:
+            ValueError: if the number is not between 1 and that of the particles.
         """
         return self._at(stein_thinning(self.unconstrained, self.scores, num_particles))
 
@@ -375,6 +381,9 @@ class Result:
 
         Args:
             library: the library of the table; Polars needs `pip install 'steinflow[polars]'`.
+
+        Raises:
+            ModuleNotFoundError: where the library is not installed.
         """
         return dataframe(self.particles, self.weights, self.num_chains, library, self.labels)
 

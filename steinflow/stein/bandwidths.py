@@ -61,7 +61,11 @@ def wide_factor(dim: int) -> float:
 
 
 class Fixed(Bandwidth):
-    """A given `h`, whatever the particles."""
+    """A given `h`, whatever the particles.
+
+    Raises:
+        ValueError: if `h` is not a single positive number.
+    """
 
     h: Array | float
 
