@@ -38,6 +38,12 @@ def test_layers(path):
     assert imports(path) <= set(ORDER[: ORDER.index(layer) + 1]), f"{layer} imports from below itself"
 
 
+def test_every_module_has_its_place_in_the_architecture():
+    words = set(re.findall(r"`([\w/]+)`", PACKAGE.with_name("docs").joinpath("architecture.md").read_text()))
+    modules = {path.stem for path in PACKAGE.rglob("*.py") if not path.stem.startswith("__")}
+    assert sorted(modules - words) == []
+
+
 def test_the_library_loads_nothing_optional():
     loaded = "import sys, steinflow; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout.split()

@@ -83,7 +83,7 @@ class Method(eqx.Module):
         """Return the state one step later; `batch` is what this step sees of the data, None being all of it."""
 
     def num_gradients(self, num_particles: int, num_steps: int) -> int | None:
-        """Return how many gradients of the target such a run takes; None where nobody counts."""
+        """Return how many gradients of the target such a run takes; None where this is not known."""
         return None
 
     def done(self, state: Any) -> bool:

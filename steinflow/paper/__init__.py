@@ -28,7 +28,7 @@ def reproduce(names: Iterable[str], *, output: Path, quick: bool, compute: bool 
     """Compute experiments, or go on with them, and return the page with their results.
 
     Args:
-        names: of `NAMES`; none of them stands for all.
+        names: of `NAMES`; all if there are none.
         output: the folder for numbers (`<name>.json`), pages (`<name>.md`), figures (`images/results`) and finished
             parts (`parts`); the page with all experiments so far is `results.md`.
         quick: a smaller version, in minutes.

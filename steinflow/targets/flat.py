@@ -133,7 +133,7 @@ class FlatTarget(eqx.Module):
         Args:
             particles: one row each.
             counts: c, of every particle.
-            rows: of the data; where they are a batch, they stand for all.
+            rows: of the data, all of them or a batch.
             weights: w, of every row.
         """
 
@@ -151,7 +151,7 @@ class FlatTarget(eqx.Module):
         return jax.vmap(lambda x: self._row_log_likelihoods(x, rows))(particles)
 
     def forecasts(self, particles: Particles, rows: Batch) -> Array | None:
-        """Return what every particle says about every row (`targets/forecasts.py`); None where nobody knows."""
+        """Return what every particle says about every row (`targets/forecasts.py`); None if it is unknown."""
         posterior = self.posterior
         if not isinstance(posterior.log_likelihood, Forecaster):
             return None

@@ -16,7 +16,7 @@ from steinflow.typing import Particles
 
 
 class Metric(eqx.Module):
-    """A rule for the frame. To add one, say how it follows from the particles."""
+    """A rule for the frame. To add one, say how it follows from the particles, and from a walk if it learns there."""
 
     @abc.abstractmethod
     def frame(self, particles: Particles) -> Frame:

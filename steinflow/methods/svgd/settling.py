@@ -1,7 +1,7 @@
 r"""Settling: n particles that represent all that they have seen on their way.
 
 The last positions of n particles that explore are n random draws. Hundreds of times as many were remembered, and three
-steps make the particles stand for all of those, each for what the one before leaves to chance:
+steps make the particles represent all of those. Each mends what the one before leaves to chance:
 
 1. **Support points** (Mak & Joseph 2018): the n points with the least energy distance to the remembered states
    $y_1 \dots y_m$, found by their convex-concave procedure,

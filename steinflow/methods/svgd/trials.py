@@ -37,7 +37,7 @@ class Trial(eqx.Module):
 
     Attributes:
         likelihoods: logarithms of the sums over all networks that were judged, counts x rows.
-        forecasts: sums of what these networks say about the rows, counts x rows x numbers; None where nobody knows.
+        forecasts: sums of what these networks say about the rows, counts x rows x numbers; None if unknown.
         num_judged: the number of these networks.
         choices: the number of the c of every member; the last one, 1, at first.
     """
@@ -102,7 +102,7 @@ class Trial(eqx.Module):
         return {f"{count:g}": int(number) for count, number in zip(COUNTS, numbers, strict=True)}
 
     def calibration(self, target: FlatTarget) -> dict[str, float]:
-        """Return how well the rows held out kept what networks that had not seen them said; {} where nobody knows.
+        """Return how well the rows held out kept what networks that had not seen them said; {} where this is not known.
 
         Those of every c count by the number of members that have got it.
         """
