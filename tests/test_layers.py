@@ -1,6 +1,7 @@
 """The order of the folders: each imports only from itself and from those above it, also inside functions."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,8 +38,19 @@ def test_layers(path):
     assert imports(path) <= set(ORDER[: ORDER.index(layer) + 1]), f"{layer} imports from below itself"
 
 
+def test_every_module_has_its_place_in_the_architecture():
+    words = set(re.findall(r"`([\w/]+)`", PACKAGE.with_name("docs").joinpath("architecture.md").read_text()))
+    modules = {path.stem for path in PACKAGE.rglob("*.py") if not path.stem.startswith("__")}
+    assert sorted(modules - words) == []
+
+
 def test_the_library_loads_nothing_optional():
     loaded = "import sys, steinflow; print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout.split()
     assert not {name.split(".")[0] for name in found} & set(OPTIONAL)
     assert not set(found) & {"scipy.stats", "scipy.optimize", "scipy.special"}  # most of a second
+
+
+def test_methods_ask_flat_targets_and_not_the_classes_behind_them():
+    asking = r"\btarget\.source\b|isinstance\([^)]*\bPosterior\b"
+    assert [path.name for path in (PACKAGE / "methods").rglob("*.py") if re.search(asking, path.read_text())] == []

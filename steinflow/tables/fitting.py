@@ -105,6 +105,8 @@ def prepare(
         check_column(frame, name, where)
     if target in drop:
         raise TableError(f"'{shown(target)}' is the --target, so --drop cannot leave it out.")
+    if both := sorted({*drop} & {*categorical}):
+        raise TableError(f"--drop leaves out {listed(both)}, so --categorical cannot use it; keep one of the two.")
     whole = as_text(frame, categorical)
     frame, notes = _usable(whole.drop(columns=list(drop)), target, where, missing)
     if frame[target].nunique() > FEW_NUMBERS:  # fewer may be classes, however they are written

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.metrics import r2_score, root_mean_squared_error
 
 from steinflow.estimators.cells import check_cells
-from steinflow.estimators.columns import Frame, check_column
+from steinflow.estimators.columns import Frame
 from steinflow.estimators.mixtures import log_mean_exp
 from steinflow.inference.loop import fit
 from steinflow.models.formulas import FormulaError
@@ -59,8 +59,6 @@ def fit_formula(
     """
     check_test_fraction(test_fraction)
     _check_response(frame, problem)
-    for name in problem.categorical:
-        check_column(frame, name, "the table")
     whole = problem.target(frame)  # errors in the formula, and rows with missing values, before any split
     usable, notes = whole.about.frame, [note for note in whole.notes if "right-censored" not in note]
     notes += _remarks(whole)

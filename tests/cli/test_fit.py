@@ -1,5 +1,6 @@
 """`steinflow fit`: what it finds, what it prints, what it saves."""
 
+import errno
 import json
 import re
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from commands import QUICK, steinflow_, write
 
 from steinflow.cli import fit as command
+from steinflow.results import files
+from steinflow.tables.runs import load_run
 
 FIT = ["fit", "data.csv", "--target", "y", *QUICK]
 
@@ -181,6 +184,7 @@ def test_a_model_that_does_not_fit_is_no_matter_of_the_inference():
     ("options", "words"),
     [
         (["--overwrite"], "add --output FOLDER"),
+        (["--family", "gaussian"], "only for formulas"),
         (["--hidden", "10"], "add --model network"),
         (["--hidden", "10", "--model", "linear"], "add --model network"),
         (["--hidden", "ten", "--model", "network"], "such as 50 or 50,20"),
@@ -195,6 +199,15 @@ def test_wrong_usage_has_its_own_code(options, words):
     assert done.exit_code == 2
     assert words in " ".join(done.stderr.replace("│", " ").split())
     assert [path.name for path in Path().iterdir()] == ["data.csv"]
+
+
+@pytest.mark.parametrize("option", [["--decimal", ","], ["--separator", ";"], ["--missing-marker", "?"]])
+def test_options_about_text_are_refused_for_parquet(option):
+    tables.numbers().to_parquet("data.parquet")
+    done = steinflow_("fit", "data.parquet", "--target", "y", *option)
+    assert done.exit_code == 2
+    assert f"Invalid value for {option[0]}" in done.stderr
+    assert "only for CSV files" in done.stderr
 
 
 def test_a_target_is_needed():
@@ -212,3 +225,36 @@ def test_an_output_that_cannot_be_written_is_found_before_the_fit(monkeypatch):
     assert done.exit_code == 1
     assert "cannot be written to data.csv/run" in done.stderr
     assert "--output" in done.stderr
+
+
+@pytest.mark.parametrize("full", [["here"], ["here", "temporary"], ["here", "temporary", "home"]])
+def test_a_full_disk_loses_no_fit(runs, tmp_path, monkeypatch, full):
+    places = {name: tmp_path / name for name in ("here", "temporary", "home")}
+    for place in places.values():
+        place.mkdir()
+    monkeypatch.setattr(command, "run_fit", lambda *args, **settings: load_run(runs.svgd))
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(places["temporary"]))
+    monkeypatch.setenv("HOME", str(places["home"]))
+    write_bytes = files.write_whole
+
+    def write_where_there_is_space(path, content):
+        if any(path.is_relative_to(places[name]) for name in full):
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        return write_bytes(path, content)
+
+    monkeypatch.setattr(files, "write_whole", write_where_there_is_space)
+    folder = places["here"] / "run"
+    done = steinflow_("fit", runs.data, "--target", "y", "--quiet", "--output", folder)
+    assert done.exit_code == 1
+    [message] = done.stderr.splitlines()
+    assert message.startswith(f"Error: {folder}: No space left on device. ")
+    assert not folder.exists()
+    kept = [path.parent for path in tmp_path.rglob("result.nc")]
+    if len(full) == 3:
+        assert message.endswith(". Nothing was written.")
+        assert kept == []
+    else:
+        [place] = kept
+        where = f"it is in {place}; use it there, or free some space and move it"
+        assert message.endswith(f". The fit is not lost: {where}.")
+        assert load_run(place).result.info == load_run(runs.svgd).result.info

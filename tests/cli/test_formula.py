@@ -29,6 +29,9 @@ def test_fit_shows_priors_and_predict_says_what_is_new(frame, tmp_path):
     assert "5 effects of groups" in " ".join(done.stdout.split())
     assert "On 12 held-out rows" in done.stdout
     new = write(frame.drop(columns="count").assign(school="other").iloc[:3], tmp_path / "new.csv")
+    done = steinflow_("predict", folder, new, "--missing", "mean")
+    assert done.exit_code == 2
+    assert "not for formulas" in done.stderr
     done = steinflow_("predict", folder, new, "--output", tmp_path / "out.csv")
     assert done.exit_code == 0, done.output
     assert "not seen ('other')" in done.stderr
@@ -76,6 +79,8 @@ def test_codes_are_remarked_upon_and_may_be_categories(frame, tmp_path):
         (["--formula", FORMULA, "--prior", "age"], "NAME=DISTRIBUTION", 1),
         (["--formula", FORMULA, "--target", "count"], "either --target COLUMN", 2),
         (["--formula", FORMULA, "--drop", "age"], "the formula chooses the columns", 2),
+        (["--formula", "count ~ age", "--missing", "error"], "rows with missing values are dropped", 2),
+        (["--formula", "count ~ age", "--categorical", "school"], "The formula does not use 'school'", 1),
         (["--target", "count", "--prior", "age=Normal(0, 1)"], "only for formulas", 2),
         (["--target", "count", "--family", "poisson"], "only for formulas", 2),
         ([], "either --target COLUMN", 2),

@@ -71,6 +71,9 @@ class Ensemble(Method):
     Args:
         reach: how far a weight can go while it arrives, in however many steps.
         exploration: how the members move then, `sf.svgd.Microcanonical` with steps of their own by default.
+
+    Raises:
+        ValueError: if `reach` is not positive.
     """
 
     reach: float = 10.0
