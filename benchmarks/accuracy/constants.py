@@ -30,6 +30,7 @@ TARGETS = (
 )
 KEYS, OTHER_KEYS = range(3), range(3, 6)
 NUM_PARTICLES, NUM_STEPS = 100, 1000
+_EXACT = 1e-3  # less is nothing
 
 
 def _flow(**changes):
@@ -119,7 +120,7 @@ def constants(words):
 
 
 def _compared(errors, default):
-    ratios = {name: errors[name] / default[name] for name in TARGETS}
+    ratios = {name: max(errors[name], _EXACT) / max(default[name], _EXACT) for name in TARGETS}
     worst = max(ratios, key=lambda name: ratios[name])
     return f"{math.exp(np.mean(np.log(list(ratios.values())))):.2f}", f"{ratios[worst]:.2f}, {worst}"
 
