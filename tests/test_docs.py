@@ -51,14 +51,6 @@ def is_long(page: Path) -> bool:
     return page.parent.name == "examples" or page.name in LONG
 
 
-each_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
-each_page_in_time = pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=pytest.mark.slow if is_long(page) else ()) for page in PAGES],
-    ids=lambda p: p.relative_to(ROOT).as_posix(),
-)
-
-
 def script(text: str) -> str:
     """The Python blocks of a page as one script, each on its own lines of the page."""
     lines = [""] * (text.count("\n") + 1)
@@ -69,6 +61,15 @@ def script(text: str) -> str:
             start = text.count("\n", 0, block.start("code"))
             lines[start : start + len(code)] = code
     return "\n".join(lines)
+
+
+SCRIPTS = {page: code for page in PAGES if (code := script(page.read_text())).strip()}
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+each_page_with_code = pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.slow if is_long(page) else ()) for page in SCRIPTS],
+    ids=lambda p: p.relative_to(ROOT).as_posix(),
+)
 
 
 def few_steps(*args, num_steps=1000, fit=steinflow.fit, **options):
@@ -86,17 +87,14 @@ def as_a_user(tmp_path, monkeypatch):
     assert not jax.config.jax_enable_x64, "all pages run in this process: give this one a process of its own"
 
 
-@each_page_in_time
+@each_page_with_code
 @pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 def test_blocks_run(page, as_a_user, monkeypatch):
     """In this process, where most of what a page needs is imported and compiled already."""
-    code = script(page.read_text())
-    if not code.strip():
-        return
     if page.parent.name == "examples":  # they compare long runs; here they only have to run
         monkeypatch.setattr(steinflow, "fit", few_steps)
     # Under the name of the page, so that a traceback shows its lines.
-    Path(page.name).write_text(code)
+    Path(page.name).write_text(SCRIPTS[page])
     runpy.run_path(page.name, run_name="__main__")
 
 
