@@ -1,5 +1,6 @@
 """README and docs: every Python block runs, every link leads somewhere, the site builds without a warning."""
 
+import ast
 import os
 import re
 import runpy
@@ -63,12 +64,16 @@ def script(text: str) -> str:
     return "\n".join(lines)
 
 
+def path_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
 SCRIPTS = {page: code for page in PAGES if (code := script(page.read_text())).strip()}
-each_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+each_page = pytest.mark.parametrize("page", PAGES, ids=path_of)
 each_page_with_code = pytest.mark.parametrize(
     "page",
     [pytest.param(page, marks=pytest.mark.slow if is_long(page) else ()) for page in SCRIPTS],
-    ids=lambda p: p.relative_to(ROOT).as_posix(),
+    ids=path_of,
 )
 
 
@@ -96,6 +101,33 @@ def test_blocks_run(page, as_a_user, monkeypatch):
     # Under the name of the page, so that a traceback shows its lines.
     Path(page.name).write_text(SCRIPTS[page])
     runpy.run_path(page.name, run_name="__main__")
+
+
+def seeds(code: ast.AST) -> set[str]:
+    """Of the keys that are made in a piece of code."""
+    calls = [node for node in ast.walk(code) if isinstance(node, ast.Call)]
+    return {ast.unparse(call.args[0]) for call in calls if ast.unparse(call.func) == "jax.random.key"}
+
+
+@pytest.mark.parametrize("page", SCRIPTS, ids=path_of)
+def test_a_start_and_its_run_have_keys_of_their_own(page):
+    """A run splits its key, as a start may have done: both would hold the same keys."""
+    nodes = list(ast.walk(ast.parse(SCRIPTS[page])))
+    starts = {ast.unparse(node.targets[0]): seeds(node.value) for node in nodes if isinstance(node, ast.Assign)}
+    for call in (node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "sf.fit"):
+        given = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+        assert given.get("key", "0") not in starts.get(given.get("particles"), ()), ast.unparse(call)
+
+
+@pytest.mark.parametrize(
+    ("part", "lines"), [("a-kernel", 10), ("a-method", 50), ("a-step-rule", 30), ("an-exploration", 30)]
+)
+def test_a_new_part_is_short(part, lines):
+    """The first block of each page is all of it, imports and empty lines included."""
+    block = BLOCK.search((DOCS / "contributing" / f"add-{part}.md").read_text())
+    assert block["language"] == "python"
+    assert "class " in block["code"]
+    assert block["code"].count("\n") <= lines
 
 
 def anchors(page: Path) -> set[str]:
