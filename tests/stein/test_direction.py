@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import steinflow as sf
-from steinflow.stein.discrepancy import ksd_squared
+from steinflow.stein.discrepancy import ksd_squared, stein_kernel_rows
 
 KERNELS = {
     "sum of sums": 2 * (sf.kernels.RBF() + sf.kernels.Linear("full")) + sf.kernels.IMQ(3.0),
@@ -23,12 +23,15 @@ def facts(x, s, order, shift, kernel):
     """What must hold of any direction, as pairs of values that must agree."""
     direction = sf.stein_direction(x, s, kernel)
     repulsion = sf.stein_direction(x, 0 * s, kernel)
+    matrix = stein_kernel_rows(x, s, kernel)(jnp.arange(len(x)))
+    eigenvalues = jnp.linalg.eigvalsh(matrix)
     return {
         "reordering": (sf.stein_direction(x[order], s[order], kernel), direction[order]),
         "shift": (sf.stein_direction(x + shift, s, kernel), direction),
         "linear in the scores": (sf.stein_direction(x, 2 * s, kernel) - repulsion, 2 * (direction - repulsion)),
         "at the particles": (sf.stein_direction(x, s, kernel, at=x), direction),
-        "KSD >= 0": (jnp.minimum(ksd_squared(x, s, kernel), 0.0), jnp.zeros(())),
+        "KSD": (ksd_squared(x, s, kernel), jnp.mean(matrix)),
+        "KSD >= 0, whatever the weights": (jnp.minimum(eigenvalues[0] / eigenvalues[-1], 0.0), jnp.zeros(())),
     }
 
 
