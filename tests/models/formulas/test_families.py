@@ -1,13 +1,11 @@
 """Densities against SciPy's, sums to one, means and draws against the density."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import special, stats
 
 from steinflow.models.formulas import FAMILIES
-from steinflow.models.formulas.links import forward, to_form
 
 MU, AUX = 0.3, {"sigma": -0.4, "nu": 1.5, "alpha": 0.6, "kappa": 1.2, "zi": -1.0, "hu": -0.5}
 P, SIGMA, ALPHA, KAPPA = 1 / (1 + np.exp(-MU)), np.exp(-0.4), np.exp(0.6), np.exp(1.2)
@@ -57,12 +55,6 @@ def test_densities_are_those_of_scipy(name):
     np.testing.assert_allclose(found, expected(y), rtol=2e-5, atol=2e-5)
 
 
-def test_a_binomial_counts_successes():
-    rows = {"y": jnp.arange(4.0), "trials": jnp.full(4, 5.0)}
-    found = FAMILIES["binomial"]().log_density({"mu": jnp.full(4, MU)}, rows)
-    np.testing.assert_allclose(found, stats.binom(5, P).logpmf([0, 1, 2, 3]), rtol=1e-5)
-
-
 @pytest.mark.parametrize("name", ["gaussian", "lognormal", "weibull", "exponential"])
 def test_survival_is_the_rest_of_the_density(name):
     y, (low, high) = 1.3, (1.3, 60.0)
@@ -70,18 +62,6 @@ def test_survival_is_the_rest_of_the_density(name):
     density = np.exp(family.log_density(forms_of(family, len(grid)), {"y": jnp.asarray(grid, float)}))
     found = family.log_survival(forms_of(family, 1), {"y": jnp.array([y])})
     np.testing.assert_allclose(np.exp(found[0]), np.trapezoid(density, grid), rtol=2e-3)
-
-
-@pytest.mark.parametrize("name", ["cumulative", "categorical"])
-def test_classes_have_the_probabilities_of_their_means(name):
-    family, y = FAMILIES[name](num_levels=4), jnp.arange(4)
-    mu = jnp.full(4, MU) if name == "cumulative" else jnp.tile(jnp.array([0.3, -1.0, 0.5]), (4, 1))
-    forms = {"mu": mu, "threshold": jnp.array([-1.0, 0.2, 3.0])}
-    probabilities = family.mean(forms, {})[0]
-    np.testing.assert_allclose(jnp.exp(family.log_density(forms, {"y": y})), probabilities, rtol=1e-5)
-    np.testing.assert_allclose(jnp.sum(probabilities), 1.0, rtol=1e-6)
-    gradient = jax.grad(lambda mu: jnp.sum(family.log_density({**forms, "mu": mu}, {"y": y})))(mu)
-    assert np.all(np.isfinite(gradient))
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -94,10 +74,3 @@ def test_draws_have_the_mean(name):
     error = (drawn.mean() - mean[0, 0]) / drawn.std() * np.sqrt(drawn.size)
     assert abs(error) < 4
     assert family.check(drawn, "y").shape == (1, 4000)
-
-
-@pytest.mark.parametrize("link", ["logit", "probit", "cloglog"])
-def test_links_of_probabilities_go_forth_and_back(link):
-    p = np.array([1e-4, 0.2, 0.5, 0.9])
-    found = jax.nn.sigmoid(to_form(link, "logit", jnp.asarray(forward(link, p), float)))
-    np.testing.assert_allclose(found, p, rtol=1e-3)
