@@ -96,7 +96,9 @@ def known(name):
         survival = family.log_survival(forms, rows) if family.censored else None
         return family.log_density(forms, rows), family.mean(forms, rows), survival
 
-    return jax.tree.map(np.asarray, jax.jit(computed)(*jax.tree.map(jnp.asarray, (forms_of(name, len(y)), rows_of(name, y)))))
+    return jax.tree.map(
+        np.asarray, jax.jit(computed)(*jax.tree.map(jnp.asarray, (forms_of(name, len(y)), rows_of(name, y))))
+    )
 
 
 def drawn(name, number):

@@ -107,14 +107,6 @@ def test_other_data_of_the_same_shape_share_compiled_code(table):
     assert structures[0] == structures[1]
 
 
-def test_labels_name_levels_as_bambi_does(target):
-    labels = target.observations.labels()
-    assert labels.dims["x:z"] == ("x:z_dim",)
-    assert labels.coords["x:z_dim"] == ["b", "c"]
-    assert labels.coords["g__factor_dim"] == list("012345")
-    assert labels.coords["1+x|g_cor_dim"] == ["1, x"]
-
-
 @pytest.mark.parametrize(
     ("formula", "family"),
     [
