@@ -21,3 +21,10 @@ def test_offsets_have_the_slope_one(table):
     p = jax.tree.map(lambda leaf: leaf[None], target.sample_prior(jax.random.key(0)))
     twice = target.means(p, table.assign(trials=2 * table["trials"]))
     np.testing.assert_allclose(twice, 2 * target.means(p), rtol=1e-4)
+
+
+def test_a_weight_is_so_many_rows(table):
+    plain, weighted = (sf.formula("y ~ x + (1 | g)", table, weights=weights) for weights in (None, "weight"))
+    p = jax.tree.map(lambda leaf: leaf[None], plain.sample_prior(jax.random.key(0)))
+    once, often = (target.observations.log_likelihoods(p)["y"][0] for target in (plain, weighted))
+    np.testing.assert_allclose(often, table["weight"] * once, rtol=1e-4)

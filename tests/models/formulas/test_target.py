@@ -90,17 +90,6 @@ def test_means_are_those_of_a_loop_over_rows(target, table, particle):
     np.testing.assert_allclose(target.predict(one, polars.from_pandas(some)), expected[::-7], rtol=1e-4)
 
 
-def test_levels_never_seen_are_drawn_from_their_distribution(target, table, particle):
-    many = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], 4000, axis=0), particle)
-    new = table.iloc[:1].assign(g=99, h=0)
-    with pytest.warns(UserWarning, match="not seen"):
-        drawn = target.means(many, new)[:, 0]
-    sds, x = np.array([particle["1|g_sigma"], particle["x|g_sigma"]], float), float(new["x"].iloc[0])
-    variance = sds[0] ** 2 + (x * sds[1]) ** 2 + 2 * x * sds[0] * sds[1] * float(particle["1+x|g_cor"][0])
-    variance += float(particle["1|g:h_sigma"]) ** 2
-    np.testing.assert_allclose(np.std(drawn), np.sqrt(variance), rtol=0.06)
-
-
 def test_other_data_of_the_same_shape_share_compiled_code(table):
     targets = [sf.formula("y ~ x + (1 | g)", table.assign(x=table["x"] * k)) for k in (1.0, 2.0)]
     structures = [jax.tree.structure(target) for target in targets]
