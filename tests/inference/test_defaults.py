@@ -7,6 +7,7 @@ from runs import X0, run
 from scenarios import normal_log_density
 
 import steinflow as sf
+from steinflow.inference.defaults import default_limits, default_num_particles, default_num_steps
 
 
 class Network(sf.Target):
@@ -38,3 +39,12 @@ def test_the_default_method(target, shape, method):
     particles = X0.reshape(shape)
     found, expected = (run(target, chosen, particles=particles, num_steps=2) for chosen in (None, method))
     np.testing.assert_array_equal(found.particles, expected.particles)
+
+
+def test_how_many_particles_and_steps():
+    assert default_num_particles(sf.Density(normal_log_density)) == 100
+    assert default_num_particles(Network()) == 10
+    assert default_num_steps(sf.SVGD()) == default_num_steps(sf.NUTS(), num_layers=3) == 1000
+    assert default_num_steps(sf.Ensemble(), num_layers=2) == 20_000
+    assert default_limits(sf.SVGD()) == (1000, 5000)
+    assert default_limits(sf.Ensemble()) == (10_000, 10_000)
