@@ -66,7 +66,7 @@ def test_columns_are_far_in_units_of_their_sd():
 def test_columns_that_separate():
     y = np.array([0, 0, 0, 1, 1.0])
     terms = Term("above", 1, False), Term("level", 2, True), Term("x", 1, False)
-    X = np.array([[1, 2, 3, 4, 5], [0, 0, 0, 1, 0], [1, 0, 1, 0, 1], [1, 5, 2, 4, 3]], float).T
+    X = np.array([[1, 2, 3, 4, 5], [0, 0, 0, 1, 0], [1, 0, 1, 0, 1], [1, 4, 3, 2, 2]], float).T
     assert names_of_columns(terms) == ["above", "level", "level", "x"]
     [note] = separated(X, y, terms)
     assert note.startswith("'above', 'level' separates")
