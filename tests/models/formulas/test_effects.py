@@ -23,7 +23,7 @@ def test_usual_values_and_values_along_an_axis():
             "number": np.linspace(0, 9, 40),
             "count": np.arange(40),
             "code": np.repeat([3, 1, 2, 7], 10),
-            "text": ["b"] * 25 + ["a"] * 15,
+            "text": ["a"] * 15 + ["b"] * 25,
         }
     )
     rows = grid(table, ["number"], 4)
