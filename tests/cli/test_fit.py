@@ -2,7 +2,6 @@
 
 import errno
 import json
-import re
 from pathlib import Path
 
 import example_tables as tables
@@ -41,18 +40,6 @@ def test_linear_regression_finds_coefficients_and_noise():
     assert summary["verdict"]["light"] in ("green", "yellow")
 
 
-def test_json_of_a_classification(runs):
-    summary = runs.json
-    assert summary["model"] == "logistic"
-    assert summary["outcome"] in ("step limit", "stopped")
-    assert summary["ending"].endswith(".")
-    assert summary["held_out"]["metrics"]["accuracy"] > summary["held_out"]["metrics"]["accuracy_of_guessing"]
-    assert 0 <= summary["held_out"]["metrics"]["calibration_error"] < 0.3
-    assert np.sum(summary["held_out"]["confusion"]) == summary["held_out"]["num_rows"] == 24
-    assert summary["parameters"]["a"]["mean"] > 1
-    assert "color = red" in summary["parameters"] or "color = green" in summary["parameters"]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("table", "options", "model"),
@@ -78,42 +65,15 @@ def test_other_models(table, options, model):
     assert steinflow_("predict", "run", "data.csv").exit_code == 0
 
 
-def test_what_a_person_sees(runs):
-    assert "Logistic regression: 'y' has two different values" in runs.text.stderr
-    expected = ("Effects on the log-odds of 'y' being 'yes'", "inference", "model:", "On 24 held-out rows", "accuracy")
-    for words in (*expected, f"steinflow report {runs.other}"):
-        assert words in runs.text.stdout
-    assert re.search("good|doubtful|bad", runs.text.stdout)
-    assert "\x1b" not in runs.text.stdout
-
-
 def test_the_same_seed_gives_the_same_run(runs):
     done = steinflow_("fit", runs.data, "--target", "y", *QUICK, "--output", "again", "--json")
     assert json.loads(done.stdout)["parameters"] == runs.json["parameters"]
-
-
-def test_json_with_numbers_that_are_none(one_row):
-    assert one_row.json["held_out"]["num_rows"] == 1
-    assert one_row.json["held_out"]["metrics"]["r2"] is None
 
 
 def test_nothing_is_pickled(runs):
     names = sorted(path.name for path in runs.svgd.iterdir() if path.suffix != ".html")
     assert names == ["held_out.csv", "result.nc", "run.json", "start.npy"]
     assert np.load(runs.svgd / "start.npy", allow_pickle=False).dtype == np.float32
-
-
-def test_parquet_and_other_separators_give_the_same():
-    frame = tables.numbers()
-    frame.to_parquet("data.parquet")
-    write(frame, "semicolons.csv", sep=";", decimal=",", encoding="utf-16")
-    fit = ["--target", "y", *QUICK, "--json"]
-    one = steinflow_("fit", "data.parquet", *fit)
-    two = steinflow_("fit", "semicolons.csv", *fit, "--encoding", "utf-16", "--decimal", ",")
-    assert one.exit_code == two.exit_code == 0, one.output + two.output
-    one, two = (json.loads(done.stdout)["parameters"]["a"]["mean"] for done in (one, two))
-    assert one == pytest.approx(two, rel=1e-4)
-    assert sorted(path.name for path in Path("runs").iterdir()) == ["data-y", "semicolons-y"]
 
 
 def test_missing_values_dropped():

@@ -147,7 +147,7 @@ class Ensemble(Method):
     def _explored(self, sight, state, *, warming, key):
         """Return the state after a move of every network; the first one stays where it is, and takes scores."""
         x, walk, scales, trial, keys = state.particles, state.walk, state.scales, state.trial, jax.random.split(key)
-        first = walk.num_steps == 0
+        first = walk.explored == 0
         ahead = jnp.where(first, x, scales * walk.ahead(self.exploration, x / scales, key=keys[0]))
         scores = scales * sight.scores(ahead, None if trial is None else trial.counts)
         moved, walk = walk.step(self.exploration, x / scales, ahead / scales, scores, warming=warming, keys=(*keys,))

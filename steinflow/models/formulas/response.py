@@ -48,7 +48,7 @@ class Response:
 
 def censored(values, status) -> Censored:
     """`censored(time, status)`: status is "right" or 1 where the value is a lower bound, otherwise "none" or 0."""
-    texts = np.asarray(status).astype(str)
+    texts = np.asarray(status).astype(str).tolist()
     unknown = sorted(set(texts) - set(_STATUS))
     if unknown:
         some = ", ".join(map(repr, unknown[:4]))
