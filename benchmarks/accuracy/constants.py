@@ -61,7 +61,7 @@ ARGUMENTS = {
 PLACES = {
     "bandwidth: reach": ("stein.bandwidths._REACH",),
     "bandwidth: narrower in few dimensions": ("stein.bandwidths._NARROWER",),
-    "correlations of the cloud shrunk by, in d / n": ("metrics._SHRUNK",),
+    "correlations of the cloud shrunk by, in d per n": ("metrics._SHRUNK",),
     "a shift strides from a cosine of": ("steps._STRAIGHT",),
     "a striding shift grows by": ("steps._LONGER",),
     "least arrival, in steps": ("phases._LEAST_ARRIVAL",),
