@@ -30,7 +30,7 @@ TARGETS = (
 )
 KEYS, OTHER_KEYS = range(3), range(3, 6)
 NUM_PARTICLES, NUM_STEPS = 100, 1000
-_EXACT = 1e-3  # less is nothing
+_EXACT, _SEEN = 1e-3, 1.005  # errors and changes of errors: less is nothing
 
 
 def _flow(**changes):
@@ -122,7 +122,8 @@ def constants(words):
 def _compared(errors, default):
     ratios = {name: max(errors[name], _EXACT) / max(default[name], _EXACT) for name in TARGETS}
     worst = max(ratios, key=lambda name: ratios[name])
-    return f"{math.exp(np.mean(np.log(list(ratios.values())))):.2f}", f"{ratios[worst]:.2f}, {worst}"
+    typical = math.exp(np.mean(np.log(list(ratios.values()))))
+    return f"{typical:.2f}", f"{ratios[worst]:.2f}, {worst}" if ratios[worst] > _SEEN else ""
 
 
 def _value(name):
