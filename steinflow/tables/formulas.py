@@ -127,9 +127,14 @@ def prediction_table(fitted: FormulaFit, frame: Frame) -> Frame:
     return pandas.DataFrame({"prediction": np.array(levels)[probabilities.argmax(axis=1)], **columns})
 
 
-def evaluate_formula(fitted: FormulaFit, frame: Frame) -> dict[str, Any]:
-    """Return metrics and calibration on rows with known answers, as plain values; of censored ones the likelihood."""
-    return _evaluated(fitted, fitted.problem.read(frame))[0]
+def evaluate_formula(fitted: FormulaFit, frame: Frame) -> dict[str, Any] | None:
+    """Return metrics and calibration on rows with known answers, as plain values; of censored ones the likelihood.
+
+    Rows of a class that the fit has not seen are left out; None where these are all.
+    """
+    frame = fitted.problem.read(frame)
+    known = ~np.isnan(fitted.target.response(frame).y)
+    return _evaluated(fitted, frame[known])[0] if known.any() else None
 
 
 def _evaluated(fitted, frame):

@@ -87,3 +87,18 @@ def test_misuse_ends_with_a_sentence_and_writes_nothing(frame, tmp_path, options
     assert done.exit_code == code
     assert message in " ".join(done.stderr.replace("│", " ").split())
     assert not folder.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("test_fraction", ["0.2", "0"])
+def test_classes_may_be_numbers(frame, tmp_path, test_fraction):
+    classes = frame.assign(count=frame["count"] % 4)
+    data, folder = write(classes, tmp_path / "data.csv"), tmp_path / "run"
+    options = ["--formula", "count ~ age", "--family", "cumulative", *QUICK, "--test-fraction", test_fraction]
+    done = steinflow_("fit", data, *options, "--output", folder)
+    assert done.exit_code == 0, done.output
+    other = write(classes.assign(count=classes["count"].where(frame.index > 1, 9)), tmp_path / "other.csv")
+    done = steinflow_("predict", folder, other, "--output", tmp_path / "out.csv", "--json")
+    assert json.loads(done.stdout)["compared"]["num_rows"] == 58  # two of a class never seen
+    assert list(pandas.read_csv(tmp_path / "out.csv"))[2:] == ["P(0)", "P(1)", "P(2)", "P(3)"]
+    assert steinflow_("report", folder).exit_code == 0

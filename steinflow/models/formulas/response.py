@@ -26,7 +26,7 @@ class Response:
 
     Attributes:
         name: as in the formula.
-        y: numbers; levels are numbered.
+        y: numbers; levels are numbered, and of another table NaN is one that the fit has not seen.
         levels: names of the classes, where there are any.
         trials: of a binomial response.
         is_bound: whether the value is only a lower bound.
@@ -68,7 +68,7 @@ def survived(time, event) -> Censored:
 
 
 def evaluate(term: Any, frame: Frame, environment: Any, levels: tuple[str, ...] | None = None) -> Response:
-    """Return the response of the rows of a table, with the levels of the rows to fit if given."""
+    """Return the response of the rows of a table, with the levels of the rows to fit if it is another table."""
     from formulae.transforms import Proportion
 
     component = term.term.components[0]
@@ -83,7 +83,7 @@ def evaluate(term: Any, frame: Frame, environment: Any, levels: tuple[str, ...] 
         values = frame[component.name]
         if component.reference is not None:
             hits = np.asarray(values.astype(str) == str(component.reference), float)
-            if not hits.any():
+            if not hits.any() and levels is None:
                 found = ", ".join(map(repr, sorted(map(str, values.unique()))[:8]))
                 raise FormulaError(f"{component.name!r} has no value {component.reference!r}; it has {found}.")
             return Response(component.name, hits, ("other", str(component.reference)))
@@ -125,7 +125,8 @@ def _plain(name, values, levels) -> Response:
     import pandas
 
     values = pandas.Series(np.asarray(values)) if not isinstance(values, pandas.Series) else values
-    if pandas.api.types.is_numeric_dtype(values):
+    is_number = pandas.api.types.is_numeric_dtype(values)
+    if is_number and levels is None:
         y = values.to_numpy(float)
         if not np.isfinite(y).all():
             raise FormulaError(
@@ -139,13 +140,16 @@ def _plain(name, values, levels) -> Response:
     if levels is None:
         used = values.cat.remove_unused_categories().cat.categories if hasattr(values, "cat") else values.unique()
         levels = tuple(map(str, used if ordered else sorted(used)))
+    are_names = not is_number or values.dtype.kind == "b"
+    labels = values.astype(str) if are_names else map(_label, values.to_numpy(float))
     position = {level: i for i, level in enumerate(levels)}
-    unknown = sorted(set(values.astype(str)) - set(position))
-    if unknown:
-        raise FormulaError(f"{name!r} has the level {unknown[0]!r}, which the fit has not seen.")
-    return Response(
-        name, np.array([position[text] for text in values.astype(str)], float), levels, is_sorted_text=not ordered
-    )
+    y = np.array([position.get(label, np.nan) for label in labels], float)
+    return Response(name, y, levels, is_sorted_text=not (ordered or is_number))
+
+
+def _label(number) -> str:
+    """Return the name of a class that is a number, the same for 1 and 1.0."""
+    return f"{number:.15g}"
 
 
 def for_family(response: Response, kind: type[ResponseFamily]) -> tuple[ResponseFamily, Response]:
@@ -168,7 +172,7 @@ def for_family(response: Response, kind: type[ResponseFamily]) -> tuple[Response
         levels = response.levels
         if levels is None:
             found = np.unique(y)
-            levels = tuple(f"{value:g}" for value in found)
+            levels = tuple(map(_label, found))
             response = dataclasses.replace(response, y=np.searchsorted(found, y).astype(float), levels=levels)
         if not 3 <= len(levels) <= max(3, len(y) // 2):
             raise FormulaError(

@@ -159,7 +159,8 @@ class FormulaTarget(Target):
             with_response: whether the response is needed too.
 
         Raises:
-            FormulaError: if columns are missing, or have missing values.
+            FormulaError: if columns are missing, or have missing values, or the response has a class that the fit has
+                not seen.
         """
         if table is None:
             return self.posterior.data.rows(None)
@@ -179,12 +180,18 @@ class FormulaTarget(Target):
             notes += said
         warn(tuple(dict.fromkeys(notes)))
         if with_response:
-            return rows | response_rows(self.regression, self.response(frame))
+            response = self.response(frame)
+            if unknown := int(np.isnan(response.y).sum()):
+                raise FormulaError(
+                    f"The response {response.name!r} has a class that the fit has not seen in {unknown:,} of "
+                    f"{len(frame):,} rows; leave these rows out."
+                )
+            return rows | response_rows(self.regression, response)
         trials = evaluate_trials(about.response_term, frame, about.environment)
         return rows if trials is None else rows | {"trials": jnp.asarray(trials, float)}
 
     def response(self, table: Any) -> Response:
-        """Return the response of the rows of another table."""
+        """Return the response of the rows of another table, NaN for a class that the fit has not seen."""
         frame = as_frame(table)
         check_columns(frame, response_columns(self.about.response_term))
         return evaluate(self.about.response_term, frame, self.about.environment, self.about.response.levels)

@@ -8,6 +8,7 @@ import polars
 import pytest
 
 import steinflow as sf
+from steinflow.models.formulas import FormulaError
 
 FORMULA = "y ~ x * z + (1 + x | g) + (1 | g:h)"
 
@@ -200,3 +201,28 @@ def test_trials_may_be_a_number(table):
     target = sf.formula("p(count, 20) ~ x", table, family="binomial")
     assert target.about.response.trials.tolist() == [20] * 60
     assert target.rows(table[["x"]][:2])["trials"].tolist() == [20, 20]
+
+
+@pytest.mark.parametrize("family", ["cumulative", "categorical"])
+@pytest.mark.parametrize("kind", [int, float])
+def test_classes_that_are_numbers_are_found_again(table, family, kind):
+    target = sf.formula("grade ~ x", table, family=family)
+    assert target.about.response.levels == ("1", "2", "3", "4")
+    p = jax.tree.map(lambda leaf: leaf[None], target.sample_prior(jax.random.key(0)))
+    again = table.assign(grade=table["grade"].astype(kind))
+    found = target.log_likelihoods(p, target.rows(again, with_response=True))
+    np.testing.assert_allclose(found, target.observations.log_likelihoods(p)["grade"], rtol=1e-5)
+
+
+def test_classes_of_another_table_that_the_fit_has_not_seen(table):
+    target = sf.formula("grade ~ x", table, family="cumulative")
+    other = table[:3].assign(grade=[2, 9, 4])
+    np.testing.assert_array_equal(target.response(other).y, [1, np.nan, 3])
+    with pytest.raises(FormulaError, match="has not seen in 1 of 3 rows"):
+        target.rows(other, with_response=True)
+
+
+def test_a_success_need_not_occur_in_another_table(table):
+    target = sf.formula("z['b'] ~ x", table, family="bernoulli")
+    without = table[table["z"] != "b"]
+    assert not np.any(target.rows(without, with_response=True)["y"])
