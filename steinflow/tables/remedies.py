@@ -1,7 +1,7 @@
 """What to do about a column that cannot be used, as options of the command line."""
 
 from steinflow.estimators.columns import in_formula, shown
-from steinflow.estimators.remedies import Remedies
+from steinflow.models.remedies import Remedies
 
 _MOST = 6  # columns to name
 

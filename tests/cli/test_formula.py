@@ -73,6 +73,8 @@ def test_codes_are_remarked_upon_and_may_be_categories(frame, tmp_path):
         (["--formula", "count ~ agee"], "Did you mean 'age'", 1),
         (["--formula", "count ~ age + "], "error at its end", 1),
         (["--formula", FORMULA, "--family", "beta"], "strictly between 0 and 1", 1),
+        (["--formula", "count ~ price"], "add --decimal ','", 1),
+        (["--formula", "count ~ visit"], "holds dates or times", 1),
         (["--formula", FORMULA, "--prior", "age"], "NAME=DISTRIBUTION", 1),
         (["--formula", FORMULA, "--target", "count"], "either --target COLUMN", 2),
         (["--formula", FORMULA, "--drop", "age"], "the formula chooses the columns", 2),
@@ -82,6 +84,7 @@ def test_codes_are_remarked_upon_and_may_be_categories(frame, tmp_path):
     ],
 )
 def test_misuse_ends_with_a_sentence_and_writes_nothing(frame, tmp_path, options, message, code):
+    frame = frame.assign(price=[f"{k},5" for k in range(60)], visit="2020-01-05")
     data, folder = write(frame, tmp_path / "data.csv"), tmp_path / "run"
     done = steinflow_("fit", data, *options, "--output", folder)
     assert done.exit_code == code

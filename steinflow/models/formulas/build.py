@@ -7,6 +7,7 @@ from typing import Any, SupportsIndex
 import jax.numpy as jnp
 import numpy as np
 
+from steinflow.models.formulas.cells import check_predictors
 from steinflow.models.formulas.classes import Bernoulli, Binomial, Categorical, Cumulative
 from steinflow.models.formulas.counts import (
     HurdleNegativeBinomial,
@@ -123,6 +124,7 @@ def formula(
     if leaked := sorted((response_columns(response_term) - trial_columns(response_term)) & set(predictor_columns)):
         notes += (f"The response is predicted from its own column {leaked[0]!r}; leave that out of the predictors.",)
     frame = frame.apply(as_known)
+    notes += check_predictors(parsed.values(), frame, functions=functions or {})
     own, response = for_family(evaluate(response_term, frame, environment), kind)
     link = _link(link, own)
     designs = {name: Design.of(each, frame, environment) for name, each in parsed.items()}

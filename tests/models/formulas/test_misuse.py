@@ -47,6 +47,13 @@ from steinflow.models.formulas import FormulaError
         ("y ~ s(x)", {}, "there is no function 's'"),
         ("y ~ x^2", {}, "arithmetic in braces"),
         ("y ~ x", {"weights": "z"}, "Weights are numbers; column 'z'"),
+        ("y ~ commas", {}, "'commas' holds numbers that are written as text"),
+        ("y ~ x * log(commas)", {}, "read the file with decimal=','"),
+        ("y ~ (commas | g)", {}, "read the file with decimal=','"),
+        ("y ~ gap", {}, r"1 of its 60 cells are text such as '\?'"),
+        ("y ~ monday", {}, r"'monday' holds dates or times.*C\(monday\) makes each value a level"),
+        (["y ~ x", "sigma ~ monday"], {}, "'monday' holds dates or times"),
+        ("y ~ name", {}, r"'name' holds text with 60 different values in 60 rows.*: \(1 \| name\)"),
     ],
 )
 def test_one_clear_sentence_each(table, formula, options, message):
@@ -58,9 +65,22 @@ def test_one_clear_sentence_each(table, formula, options, message):
         when=np.datetime64("2020-01-01"),
         day=pandas.Period("2020", "D"),
         mixture=pandas.Series([1, "a"] * 30),
+        commas=[f"{k},5" for k in range(60)],
+        gap=["?", *map(str, range(59))],
+        monday=[f"2020-{k % 12 + 1:02}-06" for k in range(60)],
+        name=[f"n{k}" for k in range(60)],
     )
     with np.errstate(invalid="ignore"), pytest.raises(FormulaError, match=message):
         sf.formula(formula, table, **options)
+
+
+def test_text_of_many_values_may_be_groups_and_dates_levels(table):
+    with pytest.warns(UserWarning, match=r"25 different values.*\(1 \| town\)"):
+        sf.formula("y ~ town", table.assign(town=[f"t{k % 25}" for k in range(60)]))
+    table = table.assign(day=[f"2020-01-{k % 28 + 1:02}" for k in range(60)])
+    assert sf.formula("y ~ C(day)", table).notes == sf.formula("y ~ x + (1 | day)", table).notes == ()
+    own = {"day_of": lambda days: np.array([int(day[-2:]) for day in days])}
+    assert sf.formula("y ~ day_of(day)", table, functions=own).notes == ()
 
 
 def test_missing_rows_are_dropped_and_said(table):
