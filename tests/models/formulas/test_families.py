@@ -96,6 +96,14 @@ def test_draws_have_the_mean(name):
     assert family.check(drawn, "y").shape == (1, 4000)
 
 
+@pytest.mark.parametrize("name", ["weibull", "lognormal", "beta"])
+def test_draws_are_finite_however_wide_a_prior_is(name):
+    family, rng = FAMILIES[name](), np.random.default_rng(0)
+    forms = {form: 20 * rng.standard_normal((3, 50)) for form in ("mu", *family.auxiliary)}
+    mean = np.asarray(family.mean({form: jnp.asarray(values, float) for form, values in forms.items()}, {}), float)
+    assert np.all(np.isfinite(np.asarray(family.sample(rng, forms, mean, {}), np.float32)))
+
+
 @pytest.mark.parametrize("link", ["logit", "probit", "cloglog"])
 def test_links_of_probabilities_go_forth_and_back(link):
     p = np.array([1e-4, 0.2, 0.5, 0.9])
