@@ -17,7 +17,7 @@ from steinflow.models.formulas.counts import (
     ZeroInflatedNegativeBinomial,
     ZeroInflatedPoisson,
 )
-from steinflow.models.formulas.design import Design, collinear, far, names_of_columns, separated, warn
+from steinflow.models.formulas.design import Design, collinear, far, names_of_columns, warn
 from steinflow.models.formulas.families import Gaussian, ResponseFamily, StudentT
 from steinflow.models.formulas.positive import Beta, Exponential, Gamma, LogNormal, Weibull
 from steinflow.models.formulas.predictions import predictor_rows, response_rows
@@ -25,6 +25,7 @@ from steinflow.models.formulas.predictors import Predictor
 from steinflow.models.formulas.priors import Prior, replaced
 from steinflow.models.formulas.regression import LogLikelihood, LogPrior, Regression
 from steinflow.models.formulas.response import censored, evaluate, for_family, response_columns, survived, trial_columns
+from steinflow.models.formulas.separation import separated
 from steinflow.models.formulas.syntax import Formula, FormulaError, columns_of, nearest, parse
 from steinflow.models.formulas.tables import as_frame, as_known, check_columns, complete_rows
 from steinflow.models.formulas.target import About, FormulaTarget
@@ -144,8 +145,15 @@ def formula(
             f"The classes of {response.name!r} are text, so their order is that of the alphabet: {levels}. For "
             "another, number them, or make the column an ordered category.",
         )
-    if own.name == "bernoulli":
-        notes += separated(arrays["mu"].X, response.y, predictors["mu"].terms)
+    if own.of_classes:
+        notes += separated(
+            arrays["mu"].X,
+            response.y,
+            names_of_columns(predictors["mu"].terms),
+            trials=response.trials,
+            ordered=own.ordered,
+            centered=predictors["mu"].has_intercept,
+        )
     warn(notes)
     chosen = replaced(usual_priors(own, link, response, predictors, arrays), priors)
     predictors = {name: dataclasses.replace(each, plain=_plain(each, chosen)) for name, each in predictors.items()}

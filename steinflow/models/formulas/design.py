@@ -159,25 +159,6 @@ def names_of_columns(terms: tuple[Term, ...]) -> list[str]:
     return [term.name for term in terms for _ in range(term.num_columns)]
 
 
-def separated(X: np.ndarray, y: np.ndarray, terms: tuple[Term, ...]) -> tuple[str, ...]:
-    """Return a remark where a column of its own tells the two values of a response apart."""
-    names = names_of_columns(terms)
-    yes, no = X[y > 0], X[y <= 0]
-    if not len(yes) or not len(no):
-        return ("All values of the response are the same: only the priors bound the effects.",)
-    apart = (yes.min(axis=0) > no.max(axis=0)) | (yes.max(axis=0) < no.min(axis=0))
-    # A level, or its opposite, whose rows all have the same response.
-    is_level = np.all((X == 0) | (X == 1), axis=0)
-    apart |= is_level & np.any([np.ptp(part, axis=0) == 0 for part in (yes, no)], axis=0)
-    involved = list(dict.fromkeys(name for name, found in zip(names, apart, strict=True) if found))
-    if not involved:
-        return ()
-    return (
-        f"{', '.join(map(repr, involved[:6]))} separates the two values of the response completely: only the prior "
-        "bounds its effect.",
-    )
-
-
 def warn(notes: tuple[str, ...]) -> None:
     """Say what there is to say, once, to whoever called."""
     for note in notes:
