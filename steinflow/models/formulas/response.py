@@ -1,6 +1,7 @@
 """The left side of a formula: `y`, `y[level]`, `p(successes, trials)`, `censored(time, status)` and `Surv`."""
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -104,8 +105,7 @@ def response_columns(term: Any) -> set[str]:
 
 def trial_columns(term: Any) -> set[str]:
     """Return the columns that say of how many trials; predictions need them."""
-    trials = _trials(term)
-    return set() if trials is None or not hasattr(trials, "name") else {trials.name}
+    return set(_names(_trials(term)))
 
 
 def evaluate_trials(term: Any, frame: Frame, environment: Any) -> np.ndarray | None:
@@ -119,6 +119,14 @@ def evaluate_trials(term: Any, frame: Frame, environment: Any) -> np.ndarray | N
 def _trials(term):
     call = getattr(term.term.components[0], "call", None)
     return call.args[1] if call is not None and call.callee in ("p", "prop", "proportion") else None
+
+
+def _names(expression) -> Iterator[str]:
+    """Yield the columns in an argument of formulae: a name, a literal, or an operation on these."""
+    for argument in getattr(expression, "args", ()):
+        yield from _names(argument)
+    if type(expression).__name__ == "LazyVariable":
+        yield str(expression.name)
 
 
 def _plain(name, values, levels) -> Response:

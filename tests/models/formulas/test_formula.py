@@ -226,3 +226,20 @@ def test_a_success_need_not_occur_in_another_table(table):
     target = sf.formula("z['b'] ~ x", table, family="bernoulli")
     without = table[table["z"] != "b"]
     assert not np.any(target.rows(without, with_response=True)["y"])
+
+
+def test_nested_levels_are_coded_by_term(table):
+    target = sf.formula("y ~ z / h2 + x", table.assign(h2=table["h"].astype(str)))
+    p = jax.tree.map(lambda leaf: leaf[None], target.sample_prior(jax.random.key(0)))
+    assert {name: p[name].shape[1:] for name in ("z", "z:h2")} == {"z": (2,), "z:h2": (12,)}
+    assert target.observations.labels().coords["z_dim"] == ["b", "c"]
+    new = table.assign(h2=table["h"].astype(str))[5:9]
+    np.testing.assert_allclose(target.means(p, new), target.means(p)[:, 5:9], rtol=1e-5)
+
+
+def test_trials_may_be_a_sum(table):
+    target = sf.formula("p(count, count + trials) ~ x", table, family="binomial")
+    new = table[["x", "count", "trials"]][:4]
+    assert target.rows(new)["trials"].tolist() == (new["count"] + new["trials"]).tolist()
+    with pytest.raises(FormulaError, match="no column 'count'"):
+        target.rows(new[["x", "trials"]])
