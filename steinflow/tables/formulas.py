@@ -16,6 +16,7 @@ from steinflow.estimators.mixtures import log_mean_exp
 from steinflow.inference.loop import fit
 from steinflow.models.formulas import FormulaError
 from steinflow.models.formulas.cells import check_predictors
+from steinflow.models.formulas.elsewhere import check_foreign
 from steinflow.models.formulas.response import response_columns
 from steinflow.models.formulas.syntax import parse
 from steinflow.models.supervised import usual_batch_size
@@ -63,6 +64,8 @@ def fit_formula(
     _check_response(frame, problem)
     for name in problem.categorical:
         check_column(frame, name, "the table")
+    for text in problem.formulas:
+        check_foreign(text)
     check_predictors(map(parse, problem.formulas), problem.read(frame), OPTIONS)
     whole = problem.target(frame)  # errors in the formula, and rows with missing values, before any split
     usable, notes = whole.about.frame, [note for note in whole.notes if "right-censored" not in note]

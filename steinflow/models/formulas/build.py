@@ -18,13 +18,23 @@ from steinflow.models.formulas.counts import (
     ZeroInflatedPoisson,
 )
 from steinflow.models.formulas.design import Design, collinear, far, names_of_columns, warn
+from steinflow.models.formulas.elsewhere import FAMILIES_ELSEWHERE, check_foreign
 from steinflow.models.formulas.families import Gaussian, ResponseFamily, StudentT
 from steinflow.models.formulas.positive import Beta, Exponential, Gamma, LogNormal, Weibull
 from steinflow.models.formulas.predictions import predictor_rows, response_rows
 from steinflow.models.formulas.predictors import Predictor
 from steinflow.models.formulas.priors import Prior, replaced
 from steinflow.models.formulas.regression import LogLikelihood, LogPrior, Regression
-from steinflow.models.formulas.response import censored, evaluate, for_family, response_columns, survived, trial_columns
+from steinflow.models.formulas.response import (
+    censored,
+    evaluate,
+    for_family,
+    remarks,
+    response_columns,
+    successes,
+    survived,
+    trial_columns,
+)
 from steinflow.models.formulas.separation import separated
 from steinflow.models.formulas.syntax import Formula, FormulaError, columns_of, nearest, parse
 from steinflow.models.formulas.tables import as_frame, as_known, check_columns, complete_rows
@@ -60,6 +70,7 @@ _FUNCTIONS = {
     **{name: getattr(np, name) for name in ("log", "log2", "log10", "log1p", "exp", "sqrt", "abs", "sin", "cos")},
     "censored": censored,
     "Surv": survived,
+    **dict.fromkeys(("p", "prop", "proportion"), successes),
 }
 
 
@@ -113,7 +124,7 @@ def formula(
         ```
     """
     kind = _family(family)
-    parsed = _parsed(formula, kind)
+    parsed = _parsed(formula, kind, functions or {})
     frame, environment = as_frame(data), _environment(functions or {})
     names = {name for each in parsed.values() for name in columns_of(each.model)}
     predictor_columns = tuple(sorted(names & set(map(str, frame.columns))))
@@ -138,13 +149,11 @@ def formula(
     for name, predictor in predictors.items():
         centered = predictor.has_intercept or predictor.has_thresholds
         names_of_X = names_of_columns(predictor.terms)
-        notes += collinear(arrays[name].X, names_of_X, centered=centered) + far(arrays[name].X, names_of_X)
-    if own.ordered and response.is_sorted_text:
-        levels = " < ".join(map(repr, response.levels or ()))
-        notes += (
-            f"The classes of {response.name!r} are text, so their order is that of the alphabet: {levels}. For "
-            "another, number them, or make the column an ordered category.",
-        )
+        empty = designs[name].empty(frame)
+        full = [each not in empty for each in names_of_X]
+        names_of_full = [each for each in names_of_X if each not in empty]
+        notes += (*empty.values(), *collinear(arrays[name].X[:, full], names_of_full, centered=centered))
+        notes += far(arrays[name].X, names_of_X)
     if own.of_classes:
         notes += separated(
             arrays["mu"].X,
@@ -154,6 +163,7 @@ def formula(
             ordered=own.ordered,
             centered=predictors["mu"].has_intercept,
         )
+    notes += remarks(response, own)
     warn(notes)
     chosen = replaced(usual_priors(own, link, response, predictors, arrays), priors)
     predictors = {name: dataclasses.replace(each, plain=_plain(each, chosen)) for name, each in predictors.items()}
@@ -224,7 +234,7 @@ def _check_names(family, predictors):
 def _family(name) -> type[ResponseFamily]:
     if name in FAMILIES:
         return FAMILIES[name]
-    guess = nearest(str(name), FAMILIES)
+    guess = FAMILIES_ELSEWHERE.get(str(name).casefold()) or nearest(str(name), FAMILIES)
     hint = f" Did you mean {guess!r}?" if guess else ""
     raise FormulaError(f"There is no family {name!r}.{hint} There are {', '.join(FAMILIES)}.")
 
@@ -236,8 +246,10 @@ def _link(link, family) -> str:
     return link
 
 
-def _parsed(texts, kind) -> dict[str, Formula]:
+def _parsed(texts, kind, functions) -> dict[str, Formula]:
     texts = [texts] if isinstance(texts, str) else list(texts)
+    for text in texts:
+        check_foreign(str(text), functions)
     first, *others = [parse(text) for text in texts]
     parsed = {"mu": first}
     for each in others:

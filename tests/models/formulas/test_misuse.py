@@ -1,6 +1,7 @@
 """What can be wrong with a formula, a table or a family: one clear sentence each."""
 
 import decimal
+import re
 
 import numpy as np
 import pandas
@@ -44,9 +45,19 @@ from steinflow.models.formulas import FormulaError
         ("log(negative) ~ x", {}, r"response 'log\(negative\)' is not a finite number in 60 of 60 rows"),
         ("y ~ sigma", {}, "Two parameters would have the name 'sigma'"),
         (["y ~ sigma_x", "sigma ~ x"], {}, "Two parameters would have the name 'sigma_x'"),
-        ("y ~ s(x)", {}, "there is no function 's'"),
+        ("y ~ f(x)", {}, "there is no function 'f'"),
         ("y ~ x^2", {}, "arithmetic in braces"),
         ("y ~ x", {"weights": "z"}, "Weights are numbers; column 'z'"),
+        ("z ~ x", {"family": "bernoulli"}, "'z' has 'a', 'b', 'c'"),
+        ("constant ~ x", {"family": "bernoulli"}, "two values; 'constant' has 'a'"),
+        ("yes ~ x", {"family": "binomial"}, "family='bernoulli'"),
+        ("p(negative, trials) ~ x", {"family": "binomial"}, "60 of 60 rows have others, such as -1 of 9"),
+        ("p(grade, yes) ~ x", {"family": "binomial"}, "between 0 and the number of trials"),
+        ("p(yes, trials) ~ x", {}, r"'p\(yes, trials\)', need family='binomial'"),
+        ("yes / trials ~ x", {}, r"one function such as log\(y\) or p\(successes, trials\)"),
+        ("Surv(positive, z) ~ x", {"family": "weibull"}, r"got 'a', 'b', 'c'. .*Surv\(time, event == 'c'\)"),
+        ("censored(positive, z) ~ x", {"family": "weibull"}, r"got 'a', 'b', 'c'. "),
+        ("negative ~ x", {}, "'negative' is -1 in every row"),
         ("y ~ commas", {}, "'commas' holds numbers that are written as text"),
         ("y ~ x * log(commas)", {}, "read the file with decimal=','"),
         ("y ~ (commas | g)", {}, "read the file with decimal=','"),
@@ -88,6 +99,68 @@ def test_missing_rows_are_dropped_and_said(table):
     with pytest.warns(UserWarning, match=r"Dropped 1 of 60 rows with missing or infinite values: 'x' \(1\)"):
         target = sf.formula("y ~ x", gaps)
     assert target.observations.labels().coords["row"] == [i for i in range(60) if i != 3]
+
+
+@pytest.mark.parametrize(
+    ("formula", "here"),
+    [
+        ("y ~ .", "--target y"),
+        ("y ~ x + factor(g)", "C(g)"),
+        ("y ~ as.factor(g)", "C(g)"),
+        ("cbind(a, b) ~ x", "p(a, a + b)"),
+        ("count | trials(9) ~ x", "p(count, 9)"),
+        ("t | cens(status) ~ x", "censored(t, status)"),
+        ("y | weights(weight) ~ x", "--weights weight"),
+        ("y ~ s(x, k = 4)", "bs(x, df=5)"),
+        ("y ~ poly(x, 2, raw=TRUE)", "True"),
+        ("y ~ relevel(z, ref = 'b')", "C(z, Treatment('b'))"),
+        ("y ~ (1 + x | p | g)", "(1 + x | g)"),
+        ("bf(y ~ x, sigma ~ z)", "['y ~ x', 'sigma ~ z']"),
+    ],
+)
+def test_what_is_written_otherwise_elsewhere(table, formula, here):
+    with pytest.raises(FormulaError, match=re.escape(here)):
+        sf.formula(formula, table)
+
+
+def test_names_from_elsewhere_may_be_functions_of_ones_own(table):
+    assert sf.formula("y ~ s(x) + {x * .5} + bs(t, df=5)", table, functions={"s": np.sin}).parameters
+
+
+@pytest.mark.parametrize(
+    ("other", "name"),
+    [
+        ("student", "t"),
+        ("nbinom", "negbinomial"),
+        ("negative_binomial", "negbinomial"),
+        ("normal", "gaussian"),
+        ("logistic", "bernoulli"),
+        ("binary", "bernoulli"),
+        ("ordinal", "cumulative"),
+        ("multinomial", "categorical"),
+    ],
+)
+def test_families_have_other_names_elsewhere(table, other, name):
+    with pytest.raises(FormulaError, match=f"no family '{other}'. Did you mean '{name}'"):
+        sf.formula("y ~ x", table, family=other)
+
+
+def test_what_the_data_cannot_say(table):
+    with pytest.warns(UserWarning, match="'one' is the same in every row"):
+        sf.formula("y ~ x + one", table.assign(one=3.0))
+    with pytest.warns(UserWarning, match="All values of the response 'none' are the same"):
+        sf.formula("none ~ x", table.assign(none=0), family="poisson")
+    with pytest.warns(UserWarning, match="No event was observed"):
+        sf.formula("Surv(positive, none) ~ x", table.assign(none=0), family="weibull")
+
+
+def test_combinations_without_rows_are_said(table):
+    half = np.where((table["z"] == "a") | (table["x"] > 20), "low", "high")
+    with pytest.warns(UserWarning, match="1 combination of 'half' and 'z' has no rows") as said:
+        sf.formula("y ~ z * half", table.assign(half=half))
+    assert len(said) == 1
+    with pytest.warns(UserWarning, match="2 combinations of 'half' and 'z' have no rows"):
+        sf.formula("y ~ z / half", table.assign(half=np.where(table["z"] == "a", "high", "low"))[table["z"] != "b"])
 
 
 def test_collinear_columns_are_said(table):
