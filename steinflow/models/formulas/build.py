@@ -20,6 +20,7 @@ from steinflow.models.formulas.counts import (
 from steinflow.models.formulas.design import Design, collinear, far, names_of_columns, warn
 from steinflow.models.formulas.elsewhere import FAMILIES_ELSEWHERE, check_foreign
 from steinflow.models.formulas.families import Gaussian, ResponseFamily, StudentT
+from steinflow.models.formulas.labels import labels_of
 from steinflow.models.formulas.positive import Beta, Exponential, Gamma, LogNormal, Weibull
 from steinflow.models.formulas.predictions import predictor_rows, response_rows
 from steinflow.models.formulas.predictors import Predictor
@@ -102,8 +103,8 @@ def formula(
             zero_inflated_negbinomial, hurdle_poisson, hurdle_negbinomial, gamma, lognormal, weibull, exponential or
             beta.
         link: of the mean; by default the usual one of the family.
-        priors: NumPyro distributions, or texts that describe them, by parameter name: `{"x": "Normal(0, 1)"}`. All
-            other priors are weakly informative and scaled to the data; `print(target.priors)` shows all priors.
+        priors: NumPyro distributions, or texts that describe them, by parameter name: `{"x": "Normal(0, 1)"}`, or by
+            that of a level, `"z[b]"`. All other priors are weakly informative and scaled to the data; `print(target.priors)` shows all priors.
         weights: the column that says how many times each row counts.
         functions: further functions that the formula may call, by name.
         batch_size: rows per step; all of them if not given.
@@ -165,7 +166,8 @@ def formula(
         )
     notes += remarks(response, own)
     warn(notes)
-    chosen = replaced(usual_priors(own, link, response, predictors, arrays), priors)
+    labels = labels_of(predictors, designs, response.levels)
+    chosen = replaced(usual_priors(own, link, response, predictors, arrays), priors, labels)
     predictors = {name: dataclasses.replace(each, plain=_plain(each, chosen)) for name, each in predictors.items()}
     regression = Regression(own, link, predictors, _floats(shift), _floats(unit))
     rows = {

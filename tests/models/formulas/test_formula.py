@@ -6,9 +6,11 @@ import numpy as np
 import numpyro.distributions as dist
 import polars
 import pytest
+from scipy import stats
 
 import steinflow as sf
 from steinflow.models.formulas import FormulaError
+from steinflow.models.formulas.priors import described
 
 FORMULA = "y ~ x * z + (1 + x | g) + (1 | g:h)"
 
@@ -243,3 +245,28 @@ def test_trials_may_be_a_sum(table):
     assert target.rows(new)["trials"].tolist() == (new["count"] + new["trials"]).tolist()
     with pytest.raises(FormulaError, match="no column 'count'"):
         target.rows(new[["x", "trials"]])
+
+
+def test_a_level_may_have_a_prior_of_its_own(table):
+    target = sf.formula("y ~ x + z", table, priors={"z[c]": "Normal(3, 0.5)", "z": "Normal(1, 2)"})
+    np.testing.assert_array_equal(target.priors["z"].loc, [1, 3])
+    np.testing.assert_array_equal(target.priors["z"].scale, [2, 0.5])
+    assert "Normal([1, 3], [2, 0.5])  (given)" in str(target.priors)
+    classes = sf.formula("z ~ x", table, family="categorical", priors={"x[c]": dist.Normal(3.0, 1.0)})
+    np.testing.assert_array_equal(classes.priors["x"].loc, [0, 3])
+
+
+@pytest.mark.parametrize(
+    ("given", "density"),
+    [
+        ("StudentT(3, 0, 2.5)", stats.t(3, 0, 2.5)),
+        ("HalfStudentT(3, 2.5)", stats.t(3, 0, 2.5)),
+        ("Cauchy(0, 2)", stats.cauchy(0, 2)),
+        (dist.Normal(0.0, 2.0), stats.norm(0, 2)),
+    ],
+)
+def test_half_of_a_prior_around_zero_is_one_of_a_positive_number(table, given, density):
+    prior = sf.formula("y ~ x", table, priors={"sigma": given}).priors["sigma"]
+    np.testing.assert_allclose(prior.log_prob(1.5), np.log(2) + density.logpdf(1.5), rtol=1e-5)
+    assert described(prior).startswith("Half")
+    assert prior.sample(jax.random.key(0)) > 0
