@@ -25,18 +25,6 @@ _ELSEWHERE = (
         "the names of the columns, y ~ a + b + c, or on the command line --target y",
     ),
 )
-_FAMILIES = {
-    "t": ("student", "student_t", "studentt"),
-    "gaussian": ("normal", "linear", "ols", "lm"),
-    "bernoulli": ("logistic", "logit", "binary", "probit"),
-    "negbinomial": ("nbinom", "nb", "neg_binomial_2", "negative_binomial", "negativebinomial", "quasipoisson"),
-    "zero_inflated_poisson": ("zip",),
-    "zero_inflated_negbinomial": ("zinb", "zero_inflated_negative_binomial"),
-    "hurdle_negbinomial": ("hurdle_negative_binomial",),
-    "cumulative": ("ordinal", "ordered", "polr", "clm"),
-    "categorical": ("multinomial", "softmax", "mnlogit"),
-}
-FAMILIES_ELSEWHERE = {other: name for name, others in _FAMILIES.items() for other in others}
 
 
 def check_foreign(text: str, functions: Collection[str] = ()) -> None:

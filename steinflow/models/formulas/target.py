@@ -30,7 +30,7 @@ from steinflow.models.formulas.response import (
     trial_columns,
 )
 from steinflow.models.formulas.syntax import FormulaError
-from steinflow.models.formulas.tables import Frame, as_frame, as_known, check_columns
+from steinflow.models.formulas.tables import Frame, as_frame, as_known, check_columns, with_missing_level
 from steinflow.models.supervised import log_weights_of
 from steinflow.results.diagnostics import as_key
 from steinflow.targets.base import Target
@@ -54,6 +54,7 @@ class About:
     designs: dict[str, Design]
     environment: Any
     predictor_columns: tuple[str, ...]
+    filled: tuple[str, ...]
     frame: Frame
     row_numbers: np.ndarray
     table_length: int
@@ -169,6 +170,7 @@ class FormulaTarget(Target):
         needed |= response_columns(about.response_term) if with_response else trial_columns(about.response_term)
         check_columns(frame, needed)
         frame = frame[sorted(needed)]
+        frame = frame.assign(**{name: with_missing_level(frame[name]) for name in about.filled})
         for name in frame.columns[frame.isna().any().to_numpy()]:
             count = int(frame[name].isna().sum())
             raise FormulaError(f"Column {name!r} has {count:,} missing values; fill them in or drop these rows.")

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+import pandas
 import polars
 import pytest
 from scipy import stats
@@ -270,3 +271,22 @@ def test_half_of_a_prior_around_zero_is_one_of_a_positive_number(table, given, d
     np.testing.assert_allclose(prior.log_prob(1.5), np.log(2) + density.logpdf(1.5), rtol=1e-5)
     assert described(prior).startswith("Half")
     assert prior.sample(jax.random.key(0)) > 0
+
+
+def test_missing_values_may_be_a_level(table):
+    gaps = table.assign(z=table["z"].where(table.index % 7 != 0))
+    with pytest.warns(UserWarning, match="Missing values of 'z' are a level of their own, 'missing'"):
+        target = sf.formula("y ~ x + z + (1 | g)", gaps, missing="level")
+    assert target.observations.labels().coords["z_dim"] == ["b", "c", "missing"]
+    p = jax.tree.map(lambda leaf: leaf[None], target.sample_prior(jax.random.key(0)))
+    for rows in (slice(0, 60), slice(8, 13)):
+        np.testing.assert_allclose(target.means(p, gaps[rows]), target.means(p)[:, rows], rtol=1e-5)
+
+
+def test_missing_truth_values_may_be_a_level(table):
+    flags = pandas.Series([True, False, None] * 20, dtype=object)
+    with pytest.warns(UserWarning, match="'missing'"):
+        target = sf.formula("y ~ flag", table.assign(flag=flags), missing="level")
+    p = jax.tree.map(lambda leaf: leaf[None], target.sample_prior(jax.random.key(0)))
+    both = target.means(p, {"flag": np.array([True, False])})
+    np.testing.assert_allclose(both, target.means(p)[:, :2], rtol=1e-5)
