@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from steinflow.estimators.columns import shown
+from steinflow.models.columns import shown
 from steinflow.results.files import json_text
 from steinflow.tables.advice import MODEL_WORDS, WORDS, advice, sentence
 from steinflow.tables.predictions import METRICS

@@ -10,7 +10,7 @@ import typer
 from steinflow.cli import console, options
 from steinflow.cli.formulas import check_choice, problem_name, problem_of
 from steinflow.cli.outputs import keep, print_run, summary_of
-from steinflow.estimators.columns import counted, shown
+from steinflow.models.columns import counted, shown
 from steinflow.results.outcome import Outcome
 from steinflow.tables.fitting import MethodName, Prepared, prepare, run_fit
 from steinflow.tables.formulas import fit_formula

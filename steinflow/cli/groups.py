@@ -12,7 +12,7 @@ from rich.text import Text
 from steinflow.cli import console, options
 from steinflow.cli.formulas import check_choice, problem_name, problem_of
 from steinflow.cli.outputs import keep
-from steinflow.estimators.columns import counted, listed, shown
+from steinflow.models.columns import counted, listed, shown
 from steinflow.results.outcome import Outcome
 from steinflow.results.summary import number
 from steinflow.tables.groups import GroupRun, fit_each_group

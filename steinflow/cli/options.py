@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from steinflow.estimators.columns import Frame
 from steinflow.estimators.features import Missing
+from steinflow.models.columns import Frame
 from steinflow.models.formulas import FAMILIES
 from steinflow.tables.responses import ModelName
 from steinflow.tables.runs import check_free, check_new, check_writable, free_folder

@@ -11,7 +11,7 @@ import numpy as np
 from rich.text import Text
 
 from steinflow.cli import console
-from steinflow.estimators.columns import shown
+from steinflow.models.columns import shown
 from steinflow.results.summary import number
 from steinflow.tables.advice import advice
 from steinflow.tables.effects import about_effects

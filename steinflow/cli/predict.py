@@ -9,9 +9,9 @@ import typer
 from rich.text import Text
 
 from steinflow.cli import console, options
-from steinflow.estimators.cells import describe_missing
-from steinflow.estimators.columns import TableError, shown
 from steinflow.estimators.features import Missing
+from steinflow.models.cells import describe_missing
+from steinflow.models.columns import TableError, shown
 from steinflow.models.formulas.response import response_columns
 from steinflow.results.files import write_whole
 from steinflow.results.summary import number

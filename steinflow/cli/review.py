@@ -9,7 +9,7 @@ from rich.text import Text
 
 from steinflow.cli import console, options
 from steinflow.cli.outputs import summary_of
-from steinflow.estimators.columns import shown
+from steinflow.models.columns import shown
 from steinflow.results.files import write_whole
 from steinflow.results.summary import number
 from steinflow.tables.comparison import behind_the_best, log_evidence

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from steinflow.estimators.cells import is_number, texts
-from steinflow.estimators.columns import Frame, TableError, check_column, label_of, listed, shown
+from steinflow.models.cells import is_number, texts
+from steinflow.models.columns import Frame, TableError, check_column, label_of, listed, shown
 from steinflow.models.supervised import shift_and_scale
 from steinflow.results.summary import number
 

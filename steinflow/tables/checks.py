@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import stats
 
-from steinflow.estimators.columns import Frame, counted, in_formula, shown
+from steinflow.models.columns import Frame, counted, in_formula, shown
 from steinflow.results.summary import number
 from steinflow.results.verdict import Level
 from steinflow.tables.remedies import formula_option

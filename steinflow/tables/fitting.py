@@ -10,8 +10,6 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 from steinflow.estimators import Watch
-from steinflow.estimators.cells import check_cells, check_kinds, describe_missing, missing_rows
-from steinflow.estimators.columns import Frame, TableError, as_text, check_column, counted, listed, shown
 from steinflow.estimators.features import Features, Missing
 from steinflow.methods.base import Method
 from steinflow.methods.dsvi import DSVI
@@ -21,6 +19,9 @@ from steinflow.methods.nuts import NUTS
 from steinflow.methods.sgld import SGLD, ParallelSGLD
 from steinflow.methods.svgd.ensemble import Ensemble
 from steinflow.methods.svgd.method import SVGD
+from steinflow.models.cells import check_cells, check_kinds, describe_missing, missing_rows
+from steinflow.models.columns import Frame, TableError, as_text, check_column, counted, listed, shown
+from steinflow.models.formulas.separation import separated
 from steinflow.results.result import versions
 from steinflow.stein.geometry import even_sample
 from steinflow.tables.checks import MOST_DRAWS, Drawn, chosen_rows, model_checks, predictive_shape
@@ -123,6 +124,8 @@ def prepare(
     numbers = frame.index.to_numpy()[test] + 1
     notes += [*features.notes, *about_codes(columns.iloc[learn], frame[target].iloc[learn])]
     notes += [] if problem.hidden else about_collinear(X[learn], features.labels)
+    if kind == "classes" and not problem.hidden:
+        notes += separated(X[learn], y[learn], features.labels)
     others = whole.drop(columns=target).loc[frame.index[learn]]
     return Prepared(problem, X[learn], y[learn], (X[test], y[test], numbers), others, reason, notes)
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from steinflow.estimators.columns import Frame, TableError, as_text, check_column, listed
+from steinflow.models.columns import Frame, TableError, as_text, check_column, listed
 from steinflow.models.formulas import FormulaTarget, formula
 from steinflow.models.formulas.priors import described
 from steinflow.results.result import Result

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from steinflow.estimators.columns import Frame, TableError, check_column, counted, listed, shown
 from steinflow.estimators.features import Missing
 from steinflow.inference.groups import fit_groups
+from steinflow.models.columns import Frame, TableError, check_column, counted, listed, shown
 from steinflow.results.files import appearing, json_text
 from steinflow.results.many import Many, ManySummary
 from steinflow.results.result import versions

@@ -6,7 +6,7 @@ import shlex
 import numpy as np
 from scipy import stats
 
-from steinflow.estimators.columns import Column, Frame, in_formula, listed, shown
+from steinflow.models.columns import Column, Frame, in_formula, listed, shown
 from steinflow.models.formulas.design import collinear
 from steinflow.tables.remedies import formula_option
 

@@ -2,8 +2,8 @@
 
 import shlex
 
-from steinflow.estimators.columns import in_formula, shown
-from steinflow.estimators.remedies import Remedies
+from steinflow.models.columns import in_formula, shown
+from steinflow.models.remedies import Remedies
 
 _MOST = 6  # columns to name
 

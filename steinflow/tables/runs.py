@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from steinflow.estimators.columns import Frame, shown
+from steinflow.models.columns import Frame, shown
 from steinflow.results.files import appearing, json_text, plain
 from steinflow.results.result import Result, load
 from steinflow.tables.checks import worst

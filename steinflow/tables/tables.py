@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from steinflow.estimators.columns import Frame, TableError, listed, shown
+from steinflow.models.columns import Frame, TableError, listed, shown
 
 _SEPARATORS = (",", ";", "\t", "|")
 _CSV = (".csv", ".tsv", ".txt", ".gz", ".bz2", ".xz", ".zip")

@@ -81,6 +81,8 @@ def test_codes_are_remarked_upon_and_may_be_categories(frame, tmp_path):
         (["--formula", "count ~ agee"], "Did you mean 'age'", 1),
         (["--formula", "count ~ age + "], "error at its end", 1),
         (["--formula", FORMULA, "--family", "beta"], "strictly between 0 and 1", 1),
+        (["--formula", "count ~ price"], "add --decimal ','", 1),
+        (["--formula", "count ~ visit"], "holds dates or times", 1),
         (["--formula", FORMULA, "--prior", "age"], "NAME=DISTRIBUTION", 1),
         (["--formula", FORMULA, "--target", "count"], "either --target COLUMN", 2),
         (["--formula", FORMULA, "--drop", "age"], "the formula chooses the columns", 2),
@@ -92,6 +94,7 @@ def test_codes_are_remarked_upon_and_may_be_categories(frame, tmp_path):
     ],
 )
 def test_misuse_ends_with_a_sentence_and_writes_nothing(frame, tmp_path, options, message, code):
+    frame = frame.assign(price=[f"{k},5" for k in range(60)], visit="2020-01-05")
     data, folder = write(frame, tmp_path / "data.csv"), tmp_path / "run"
     done = steinflow_("fit", data, *options, "--output", folder)
     assert done.exit_code == code
@@ -100,7 +103,7 @@ def test_misuse_ends_with_a_sentence_and_writes_nothing(frame, tmp_path, options
 
 
 def test_options_of_a_formula():
-    assert problem_of(None, "gaussian", None, None, None, None) is None
+    assert problem_of(None, None, None, None, None, None) is None
     problem = problem_of(["y ~ x", "sigma ~ x"], "t", "log", ["x=Normal(0, 1)"], "w", ["g"])
     assert problem.formulas == ("y ~ x", "sigma ~ x")
     assert (problem.family, problem.link, problem.weights) == ("t", "log", "w")
@@ -116,3 +119,18 @@ def test_options_that_are_only_for_formulas(options):
     family, link, priors, weights = options
     with pytest.raises(typer.BadParameter, match="only for formulas"):
         problem_of(None, family, link, priors, weights, None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("test_fraction", ["0.2", "0"])
+def test_classes_may_be_numbers(frame, tmp_path, test_fraction):
+    classes = frame.assign(count=frame["count"] % 4)
+    data, folder = write(classes, tmp_path / "data.csv"), tmp_path / "run"
+    options = ["--formula", "count ~ age", "--family", "cumulative", *QUICK, "--test-fraction", test_fraction]
+    done = steinflow_("fit", data, *options, "--output", folder)
+    assert done.exit_code == 0, done.output
+    other = write(classes.assign(count=classes["count"].where(frame.index > 1, 9)), tmp_path / "other.csv")
+    done = steinflow_("predict", folder, other, "--output", tmp_path / "out.csv", "--json")
+    assert json.loads(done.stdout)["compared"]["num_rows"] == 58  # two of a class never seen
+    assert list(pandas.read_csv(tmp_path / "out.csv"))[2:] == ["P(0)", "P(1)", "P(2)", "P(3)"]
+    assert steinflow_("report", folder).exit_code == 0

@@ -3,6 +3,7 @@
 import example_tables
 import matplotlib
 import numpy as np
+import pandas
 import pytest
 
 import steinflow as sf
@@ -66,3 +67,14 @@ def test_prior_draws_beside_the_observed_data(table):
     assert len(new) == 20
     with pytest.raises(ValueError, match="cannot predict new data"):
         sf.plots.prior_check(sf.Density(lambda x: -(x**2).sum()))
+
+
+def test_censored_data_are_checked_by_survival_curves():
+    times = pandas.DataFrame({"t": [1.0, 2, 2, 3, 4, 5], "event": [1, 1, 0, 0, 1, 0], "x": [0.0, 1, 2, 0, 1, 2]})
+    target = sf.formula("Surv(t, event) ~ x", times, family="weibull")
+    axis = sf.plots.prior_check(target, num_draws=20).axes[0]
+    *new, observed = axis.lines
+    assert len(new) == 20
+    known = np.array([1.0, 5 / 6, 5 / 6 * 4 / 5, 5 / 6 * 4 / 5, 5 / 6 * 4 / 5 / 2, 5 / 6 * 4 / 5 / 2])
+    steps = observed.get_ydata()[np.searchsorted(observed.get_xdata(), [0.5, 1.5, 2.5, 3.5, 4.5, 5.0])]
+    np.testing.assert_allclose(steps, known)

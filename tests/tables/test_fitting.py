@@ -8,7 +8,7 @@ import pytest
 
 from steinflow.devices.keys import as_key
 from steinflow.estimators import base
-from steinflow.estimators.columns import TableError
+from steinflow.models.columns import TableError
 from steinflow.models.families import Gaussian
 from steinflow.models.generalized_linear import GeneralizedLinear
 from steinflow.tables.fitting import prepare, run_fit
@@ -140,3 +140,10 @@ def test_counts_and_collinear_columns_are_remarked_upon():
     assert "--model poisson" in prepare(frame.assign(y=3 * frame["y"]), "y").reason
     notes = prepare(frame.assign(c=frame["a"] - frame["b"]), "y", model="poisson").notes
     assert any("'a', 'b', 'c'" in note and "linear combinations" in note for note in notes)
+
+
+def test_separation_is_said_of_classes():
+    frame = tables.counts()
+    apart = frame.assign(y=np.where(frame["a"] + 2 * frame["b"] > 0, "high", "low"))
+    assert any("'a', 'b' together separate" in note for note in prepare(apart, "y").notes)
+    assert not any("separate" in note for note in prepare(apart, "y", model="network").notes)

@@ -5,7 +5,7 @@ import numpy as np
 import pandas
 import pytest
 
-from steinflow.estimators.columns import TableError
+from steinflow.models.columns import TableError
 from steinflow.models.formulas import FormulaError
 from steinflow.tables.formula_problems import FormulaProblem
 from steinflow.tables.formulas import _held_out, evaluate_formula, fit_formula, prediction_table, priors_from

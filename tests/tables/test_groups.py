@@ -9,7 +9,7 @@ import pytest
 from known_results import normal_around
 
 import steinflow as sf
-from steinflow.estimators.columns import TableError
+from steinflow.models.columns import TableError
 from steinflow.tables.groups import GroupRun, fit_each_group
 from steinflow.tables.runs import RunError, json_text
 

@@ -5,7 +5,7 @@ import numpy as np
 import pandas
 import pytest
 
-from steinflow.estimators.columns import TableError
+from steinflow.models.columns import TableError
 from steinflow.tables.tables import csv_text, read_cells, read_table
 
 

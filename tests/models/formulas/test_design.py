@@ -5,7 +5,7 @@ import pytest
 
 import steinflow as sf
 from steinflow.models.formulas import FormulaError
-from steinflow.models.formulas.design import collinear, column_names, far, names_of_columns, separated, warn
+from steinflow.models.formulas.design import collinear, column_names, far, names_of_columns, warn
 from steinflow.models.formulas.predictors import Term
 
 RNG = np.random.default_rng()
@@ -63,15 +63,9 @@ def test_columns_are_far_in_units_of_their_sd():
     assert far(np.full((20, 1), 1e6), ["constant"]) == ()
 
 
-def test_columns_that_separate():
-    y = np.array([0, 0, 0, 1, 1.0])
+def test_names_of_columns_are_those_of_their_terms():
     terms = Term("above", 1, False), Term("level", 2, True), Term("x", 1, False)
-    X = np.array([[1, 2, 3, 4, 5], [0, 0, 0, 1, 0], [1, 0, 1, 0, 1], [1, 4, 3, 2, 2]], float).T
     assert names_of_columns(terms) == ["above", "level", "level", "x"]
-    [note] = separated(X, y, terms)
-    assert note.startswith("'above', 'level' separates")
-    assert separated(X[:, [2, 3]], y, terms[::2]) == ()
-    assert "All values of the response are the same" in separated(X, np.ones(5), terms)[0]
 
 
 def test_the_columns_of_a_table(table):

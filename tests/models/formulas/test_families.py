@@ -1,5 +1,6 @@
 """What every family promises, in double precision: a density that sums to one, its mean, draws, survivals."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from responses import CLASSES, NUMBERS, drawn, family_of, known, total, values_of
@@ -45,3 +46,11 @@ def test_what_priors_are_scaled_by():
     assert FAMILIES["lognormal"]().scale_of(y) == np.std(np.log(y))
     assert FAMILIES["gaussian"]().scale_of(np.ones(3)) == FAMILIES["lognormal"]().scale_of(np.ones(3)) == 1
     assert FAMILIES["poisson"]().scale_of(y) == 1
+
+
+@pytest.mark.parametrize("name", ["weibull", "lognormal", "beta"])
+def test_draws_are_finite_however_wide_a_prior_is(name):
+    family, rng = FAMILIES[name](), np.random.default_rng(0)
+    forms = {form: 20 * rng.standard_normal((3, 50)) for form in ("mu", *family.auxiliary)}
+    mean = np.asarray(family.mean({form: jnp.asarray(values, float) for form, values in forms.items()}, {}), float)
+    assert np.all(np.isfinite(np.asarray(family.sample(rng, forms, mean, {}), np.float32)))

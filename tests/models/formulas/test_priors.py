@@ -10,6 +10,7 @@ from scipy import stats
 import steinflow as sf
 from steinflow.models.formulas import FormulaError
 from steinflow.models.formulas.priors import Priors, described, lkj, parse_prior, replaced
+from steinflow.targets.observations import Labels
 
 USUAL = {"x": dist.Normal(np.zeros(3), np.ones(3)), "sigma": dist.Exponential(1.0), "cor": lkj(3, np.ones(()))}
 
@@ -44,7 +45,7 @@ def test_other_texts_are_refused(text):
 
 
 def test_given_priors_take_the_place_and_the_shape_of_the_usual():
-    priors = replaced(USUAL, {"x": "Normal(1, 2)", "cor": "LKJ(4)"})
+    priors = replaced(USUAL, {"x": "Normal(1, 2)", "cor": "LKJ(4)"}, Labels())
     assert list(priors) == list(USUAL)
     assert priors["x"].batch_shape == (3,)
     assert priors["cor"].dimension == 3
@@ -61,13 +62,13 @@ def test_given_priors_take_the_place_and_the_shape_of_the_usual():
         ({"y": "Normal(0, 1)"}, "no parameter 'y'"),
         ({"x": 3}, "must be a NumPyro distribution, or a text"),
         ({"x": "Normal([0, 1], 1)"}, r"'x' has 3 numbers of shape \(3,\)"),
-        ({"sigma": "Normal(0, 1)"}, "'sigma' is positive"),
+        ({"sigma": "Normal(1, 1)"}, "'sigma' is positive"),
         ({"cor": "Normal(0, 1)"}, "must be an LKJ distribution"),
     ],
 )
 def test_priors_that_do_not_fit(given, message):
     with pytest.raises(FormulaError, match=message):
-        replaced(USUAL, given)
+        replaced(USUAL, given, Labels())
 
 
 def test_densities_add_up():

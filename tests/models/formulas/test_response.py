@@ -80,8 +80,8 @@ def test_families_take_their_responses():
 @pytest.mark.parametrize(
     ("left", "family", "message"),
     [
-        ("y", "binomial", "belong together"),
-        ("p(y, n)", "poisson", "belong together"),
+        ("y", "binomial", "is for successes of several trials"),
+        ("p(y, n)", "poisson", "need family='binomial'"),
         ("Surv(y, e)", "gamma", "does not allow censored values"),
         ("text", "poisson", "needs numbers; 'text' holds text such as 'u'"),
         ("e", "categorical", "two classes use family='bernoulli'"),

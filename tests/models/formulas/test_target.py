@@ -3,10 +3,15 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
+import pandas
 import polars
 import pytest
+from scipy import stats
 
 import steinflow as sf
+from steinflow.models.formulas import FormulaError
+from steinflow.models.formulas.priors import described
 
 FORMULA = "y ~ x * z + (1 + x | g) + (1 | g:h)"
 
@@ -115,3 +120,89 @@ def test_other_families_go_to_coordinates_and_back_and_predict(table, formula, f
     name = next(iter(target.observations.observed()))
     drawn = target.observations.predictive(p, new, key=jax.random.key(0))[name]
     assert drawn.shape == (3, 4)
+
+
+@pytest.mark.parametrize("family", ["cumulative", "categorical"])
+@pytest.mark.parametrize("kind", [int, float])
+def test_classes_that_are_numbers_are_found_again(table, family, kind):
+    target = sf.formula("grade ~ x", table, family=family)
+    assert target.about.response.levels == ("1", "2", "3", "4")
+    p = jax.tree.map(lambda leaf: leaf[None], target.sample_prior(jax.random.key(0)))
+    again = table.assign(grade=table["grade"].astype(kind))
+    found = target.log_likelihoods(p, target.rows(again, with_response=True))
+    np.testing.assert_allclose(found, target.observations.log_likelihoods(p)["grade"], rtol=1e-5)
+
+
+def test_classes_of_another_table_that_the_fit_has_not_seen(table):
+    target = sf.formula("grade ~ x", table, family="cumulative")
+    other = table[:3].assign(grade=[2, 9, 4])
+    np.testing.assert_array_equal(target.response(other).y, [1, np.nan, 3])
+    with pytest.raises(FormulaError, match="has not seen in 1 of 3 rows"):
+        target.rows(other, with_response=True)
+
+
+def test_a_success_need_not_occur_in_another_table(table):
+    target = sf.formula("z['b'] ~ x", table, family="bernoulli")
+    without = table[table["z"] != "b"]
+    assert not np.any(target.rows(without, with_response=True)["y"])
+
+
+def test_nested_levels_are_coded_by_term(table):
+    target = sf.formula("y ~ z / h2 + x", table.assign(h2=table["h"].astype(str)))
+    p = jax.tree.map(lambda leaf: leaf[None], target.sample_prior(jax.random.key(0)))
+    assert {name: p[name].shape[1:] for name in ("z", "z:h2")} == {"z": (2,), "z:h2": (12,)}
+    assert target.observations.labels().coords["z_dim"] == ["b", "c"]
+    new = table.assign(h2=table["h"].astype(str))[5:9]
+    np.testing.assert_allclose(target.means(p, new), target.means(p)[:, 5:9], rtol=1e-5)
+
+
+def test_trials_may_be_a_sum(table):
+    target = sf.formula("p(count, count + trials) ~ x", table, family="binomial")
+    new = table[["x", "count", "trials"]][:4]
+    assert target.rows(new)["trials"].tolist() == (new["count"] + new["trials"]).tolist()
+    with pytest.raises(FormulaError, match="no column 'count'"):
+        target.rows(new[["x", "trials"]])
+
+
+def test_a_level_may_have_a_prior_of_its_own(table):
+    target = sf.formula("y ~ x + z", table, priors={"z[c]": "Normal(3, 0.5)", "z": "Normal(1, 2)"})
+    np.testing.assert_array_equal(target.priors["z"].loc, [1, 3])
+    np.testing.assert_array_equal(target.priors["z"].scale, [2, 0.5])
+    assert "Normal([1, 3], [2, 0.5])  (given)" in str(target.priors)
+    classes = sf.formula("z ~ x", table, family="categorical", priors={"x[c]": dist.Normal(3.0, 1.0)})
+    np.testing.assert_array_equal(classes.priors["x"].loc, [0, 3])
+
+
+@pytest.mark.parametrize(
+    ("given", "density"),
+    [
+        ("StudentT(3, 0, 2.5)", stats.t(3, 0, 2.5)),
+        ("HalfStudentT(3, 2.5)", stats.t(3, 0, 2.5)),
+        ("Cauchy(0, 2)", stats.cauchy(0, 2)),
+        (dist.Normal(0.0, 2.0), stats.norm(0, 2)),
+    ],
+)
+def test_half_of_a_prior_around_zero_is_one_of_a_positive_number(table, given, density):
+    prior = sf.formula("y ~ x", table, priors={"sigma": given}).priors["sigma"]
+    np.testing.assert_allclose(prior.log_prob(1.5), np.log(2) + density.logpdf(1.5), rtol=1e-5)
+    assert described(prior).startswith("Half")
+    assert prior.sample(jax.random.key(0)) > 0
+
+
+def test_missing_values_may_be_a_level(table):
+    gaps = table.assign(z=table["z"].where(table.index % 7 != 0))
+    with pytest.warns(UserWarning, match="Missing values of 'z' are a level of their own, 'missing'"):
+        target = sf.formula("y ~ x + z + (1 | g)", gaps, missing="level")
+    assert target.observations.labels().coords["z_dim"] == ["b", "c", "missing"]
+    p = jax.tree.map(lambda leaf: leaf[None], target.sample_prior(jax.random.key(0)))
+    for rows in (slice(0, 60), slice(8, 13)):
+        np.testing.assert_allclose(target.means(p, gaps[rows]), target.means(p)[:, rows], rtol=1e-5)
+
+
+def test_missing_truth_values_may_be_a_level(table):
+    flags = pandas.Series([True, False, None] * 20, dtype=object)
+    with pytest.warns(UserWarning, match="'missing'"):
+        target = sf.formula("y ~ flag", table.assign(flag=flags), missing="level")
+    p = jax.tree.map(lambda leaf: leaf[None], target.sample_prior(jax.random.key(0)))
+    both = target.means(p, {"flag": np.array([True, False])})
+    np.testing.assert_allclose(both, target.means(p)[:, :2], rtol=1e-5)

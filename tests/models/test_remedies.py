@@ -4,7 +4,7 @@ import io
 
 import pandas
 
-from steinflow.estimators.remedies import InPython
+from steinflow.models.remedies import InPython
 
 
 def advised(sentence):

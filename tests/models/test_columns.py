@@ -4,7 +4,7 @@ import numpy as np
 import pandas
 import pytest
 
-from steinflow.estimators.columns import TableError, as_text, check_column, counted, in_formula, label_of, listed, shown
+from steinflow.models.columns import TableError, as_text, check_column, counted, in_formula, label_of, listed, shown
 
 
 def test_names_from_files_cannot_control_the_terminal():
