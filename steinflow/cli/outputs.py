@@ -30,7 +30,7 @@ def print_run(run: Run, folder: Path) -> None:
     console.print_checks(run)
     info, command = run.result.info, f"steinflow {{}} {shlex.quote(str(folder))}"
     lines = [
-        f"\n{len(run.result):,} particles, {info['num_steps']:,} steps of {run.settings['method']} in "
+        f"\n{run.size}, {info['num_steps']:,} steps of {run.settings['method']} in "
         f"{info['seconds']:.1f} s. The run is in {folder}\n",
         Text.assemble("See it:      ", (command.format("report"), "bold")),
         Text.assemble("Predict:     ", (command.format("predict") + " NEW.csv", "bold")),

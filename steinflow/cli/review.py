@@ -9,10 +9,10 @@ from rich.text import Text
 
 from steinflow.cli import console, options
 from steinflow.cli.outputs import summary_of
-from steinflow.estimators.columns import shown
+from steinflow.estimators.columns import counted, shown
 from steinflow.results.files import write_whole
 from steinflow.results.summary import number
-from steinflow.tables.comparison import behind_the_best, log_evidence
+from steinflow.tables.comparison import are_comparable, behind_the_best, log_evidence, rows_in_common
 from steinflow.tables.effects import about_effects
 from steinflow.tables.predictions import METRICS
 from steinflow.tables.report import report_html
@@ -70,11 +70,10 @@ def compare(
         raise ValueError("A comparison needs at least two runs; for one run, use `steinflow report RUN`.")
     loaded = [load_run(folder) for folder in runs]
     summaries = [summary_of(run, folder) for run, folder in zip(loaded, runs, strict=True)]
-    comparable = len({(run.data.get("sha256"), run.data.get("split"), run.data.get("target")) for run in loaded}) == 1
-    differences = behind_the_best(loaded) if comparable else None
+    comparable, common, differences = are_comparable(loaded), len(rows_in_common(loaded)), behind_the_best(loaded)
     evidences = [log_evidence(run) for run in loaded] if evidence else None
     if as_json:
-        found = {"comparable": comparable, "runs": summaries, "differences": differences}
+        found = {"comparable": comparable, "rows_in_common": common, "runs": summaries, "differences": differences}
         console.print_json(found if evidences is None else {**found, "evidence": evidences})
         return
     names = _distinct(runs)
@@ -83,8 +82,9 @@ def compare(
         ["model", *(console.light_text(run.model_light) if run.model_light else "–" for run in loaded)],
     ]
     rows.append(["family", *(summary["model"] for summary in summaries)])
-    for what in ("method", "num_particles", "batch_size"):
-        rows.append([what.replace("num_", "").replace("_", " "), *(_plain(s["settings"][what]) for s in summaries)])
+    rows.append(["method", *(run.settings["method"] for run in loaded)])
+    rows.append(["size", *(run.size for run in loaded)])
+    rows.append(["batch size", *(_plain(run.settings["batch_size"]) for run in loaded)])
     rows.append(["steps", *(f"{run.result.info['num_steps']:,}" for run in loaded)])
     rows.append(["seconds", *(f"{summary['seconds']:.1f}" for summary in summaries)])
     rows.append(["KSD", *(number(summary["ksd"]) for summary in summaries)])
@@ -101,9 +101,12 @@ def compare(
         if each["reason"]:
             console.remark(f"{name}: the log evidence is unknown: {each['reason']}.")
     if not comparable:
-        console.remark(
-            "These runs did not hold out the same rows of the same file, so their metrics are not comparable."
-        )
+        remark = "These runs did not hold out the same rows of the same file, so their metrics are not comparable."
+        if differences is not None:
+            remark += (
+                f" The difference in log-likelihood is about the {counted(common, 'row')} that all of them held out."
+            )
+        console.remark(remark)
 
 
 def _metrics(summaries, *, mark_best):

@@ -253,7 +253,7 @@ def _levels(values):
     if _is_amount(values):
         numbers = values.to_numpy(float, na_value=np.nan)
         return _bins(np.where(np.isfinite(numbers), numbers, np.nanmedian(numbers)))
-    codes, levels = values.astype(str).factorize()
+    codes, levels = values.astype(object).map(str).factorize()  # a missing value is a level
     return codes if 1 < len(levels) <= len(values) / 2 else None
 
 

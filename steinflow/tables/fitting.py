@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from sklearn.model_selection import train_test_split
 
 from steinflow.estimators import Watch
 from steinflow.estimators.cells import check_cells, check_kinds, describe_missing, missing_rows
@@ -31,6 +30,7 @@ from steinflow.tables.remarks import about_codes, about_collinear
 from steinflow.tables.remedies import OPTIONS
 from steinflow.tables.responses import FEW_NUMBERS, ModelName, Response, choose_kind
 from steinflow.tables.runs import Run
+from steinflow.tables.splits import split
 
 # By the name on the command line. Langevin steps are in units of the posterior's variance, about 1 / rows.
 METHODS: dict[MethodName, Callable[[int], Method]] = {
@@ -46,7 +46,6 @@ METHODS: dict[MethodName, Callable[[int], Method]] = {
 }
 _MIN_ROWS = 5
 RECORDS = 200  # for smooth motion in the report
-_KEPT_PREDICTIONS = 5_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +56,7 @@ class Prepared:
         problem: what is predicted from what, by which model.
         X, y: encoded rows to fit.
         held_out: encoded rows to predict: X, y and their numbers in the table.
+        kept: the numbers of those whose predictions are kept.
         columns: all columns of the rows to fit except the target, including columns that were left out of the model.
         reason: why this model was chosen.
         notes: what the user should know about the data.
@@ -66,6 +66,7 @@ class Prepared:
     X: np.ndarray
     y: np.ndarray
     held_out: tuple[np.ndarray, np.ndarray, np.ndarray]
+    kept: np.ndarray
     columns: Frame
     reason: str
     notes: list[str]
@@ -105,24 +106,24 @@ def prepare(
         check_column(frame, name, where)
     if target in drop:
         raise TableError(f"'{shown(target)}' is the --target, so --drop cannot leave it out.")
-    whole = as_text(frame, categorical)
+    whole = as_text(frame.reset_index(drop=True), categorical)
     frame, notes = _usable(whole.drop(columns=list(drop)), target, where, missing)
     if frame[target].nunique() > FEW_NUMBERS:  # fewer may be classes, however they are written
         check_cells(target, frame[target], OPTIONS, "name another --target")
     kind, reason = choose_kind(frame[target], model)
     response = Response.learn(frame[target], kind)
-    learn, test = _split(frame[target], kind, test_fraction, seed)
+    rows = split(len(whole), frame.index.to_numpy(), test_fraction, seed, whole[target])
+    learn, test, _ = (frame.index.get_indexer(part) for part in rows)
     columns = frame.drop(columns=target)
     check_kinds(columns, OPTIONS, free=frozenset(categorical))
     features = Features.learn(columns.iloc[learn])
     X = features.filled(features.matrix(columns, where)[0])
     y = response.encode(frame[target])
     problem = Problem(features, response, hidden if model == "network" else ())
-    numbers = frame.index.to_numpy()[test] + 1
     notes += [*features.notes, *about_codes(columns.iloc[learn], frame[target].iloc[learn])]
     notes += [] if problem.hidden else about_collinear(X[learn], features.labels)
     others = whole.drop(columns=target).loc[frame.index[learn]]
-    return Prepared(problem, X[learn], y[learn], (X[test], y[test], numbers), others, reason, notes)
+    return Prepared(problem, X[learn], y[learn], (X[test], y[test], rows[1] + 1), rows[2] + 1, others, reason, notes)
 
 
 def run_fit(
@@ -166,7 +167,7 @@ def run_fit(
         random_state=seed,
     )
     estimator.fit(prepared.X, prepared.y, watch=Watch(progress, {"parameters": recorder}, RECORDS))
-    evaluation, held_out = _on_held_out(problem.response, estimator, prepared.held_out)
+    evaluation, held_out = _on_held_out(problem.response, estimator, prepared)
     return finished(
         problem,
         estimator,
@@ -217,12 +218,6 @@ def finished(
         versions=versions("pandas", "scikit-learn", "formulae"),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
-
-
-def check_test_fraction(test_fraction: float) -> None:
-    """Refuse what is no part of the rows that could be held out."""
-    if not 0 <= test_fraction <= 0.9:
-        raise ValueError(f"--test-fraction must be between 0 and 0.9, a fraction of the rows; got {test_fraction:g}.")
 
 
 def _drawn(prepared, estimator) -> Drawn:
@@ -280,28 +275,11 @@ def _usable(frame, target, where, missing):
     return frame[~lost], notes
 
 
-def _split(target, kind, test_fraction, seed):
-    """Return which rows to fit and which to hold out; of every class its share, where there are enough."""
-    check_test_fraction(test_fraction)
-    rows, labels = np.arange(len(target)), np.zeros(len(target), int)
-    if kind == "classes":
-        labels, _ = target.factorize()
-    # One row of every class is fitted in any case, so that the model knows the class.
-    free = np.setdiff1d(rows, np.unique(labels, return_index=True)[1])
-    num_test = min(max(1, round(test_fraction * len(rows))), len(free) - 1) if test_fraction > 0 else 0
-    if num_test < 1:
-        return rows, rows[:0]
-    counts = np.unique_counts(labels[free]).counts
-    enough = min(counts) > 1 and len(counts) <= min(num_test, len(free) - num_test)
-    _, test = train_test_split(free, test_size=num_test, random_state=seed, stratify=labels[free] if enough else None)
-    return np.setdiff1d(rows, test), np.sort(test)
-
-
-def _on_held_out(response, estimator, held_out):
-    X, y, numbers = held_out
+def _on_held_out(response, estimator, prepared):
+    X, y, numbers = prepared.held_out
     if not len(y):
         return None, None
-    some = np.sort(np.random.default_rng(0).permutation(len(y))[:_KEPT_PREDICTIONS])
+    some = np.isin(numbers, prepared.kept)
     table = prediction_frame(response, estimator, X[some])
     table["log_likelihood"] = estimator.log_predictive(X[some], y[some])
     table.insert(0, "truth", response.decode(y[some]))

@@ -19,7 +19,7 @@ from steinflow.models.formulas.response import response_columns
 from steinflow.models.supervised import usual_batch_size
 from steinflow.stein.geometry import even_sample
 from steinflow.tables.checks import MOST_DRAWS, Drawn, chosen_rows
-from steinflow.tables.fitting import METHODS, RECORDS, check_test_fraction, drawn_classes, finished
+from steinflow.tables.fitting import METHODS, RECORDS, drawn_classes, finished
 from steinflow.tables.formula_problems import FormulaFit, FormulaProblem, FormulaRecorder
 from steinflow.tables.predictions import INTERVAL_LEVELS, about_classes
 from steinflow.tables.problems import MethodName
@@ -27,6 +27,7 @@ from steinflow.tables.remarks import about_codes
 from steinflow.tables.remedies import OPTIONS
 from steinflow.tables.responses import FEW_NUMBERS
 from steinflow.tables.runs import Run
+from steinflow.tables.splits import check_test_fraction, split
 
 _DRAWS = 2000  # of the response of a row, for its interval
 _INTERVAL = (0.05, 0.95)
@@ -64,7 +65,7 @@ def fit_formula(
     whole = problem.target(frame)  # errors in the formula, and rows with missing values, before any split
     usable, notes = whole.about.frame, [note for note in whole.notes if "right-censored" not in note]
     notes += _remarks(whole)
-    test = _held_out(usable, test_fraction, seed)
+    test, kept = _held_out(whole, frame, test_fraction, seed)
     learn = usable.drop(index=usable.index[test]).reset_index(drop=True)
     method = method or problem.default_method
     if method != "nuts":  # which needs all rows
@@ -86,10 +87,11 @@ def fit_formula(
     evaluation, table = None, None
     if len(test):
         evaluation, logs = _evaluated(fitted, held_out)
-        table = prediction_table(fitted, held_out)
-        table["log_likelihood"] = logs
-        table.insert(0, "truth", _truth(target, held_out))
-        table.insert(0, "row", whole.about.row_numbers[test] + 1)
+        some = held_out[kept].reset_index(drop=True)
+        table = prediction_table(fitted, some)
+        table["log_likelihood"] = logs[kept]
+        table.insert(0, "truth", _truth(target, some))
+        table.insert(0, "row", whole.about.row_numbers[test][kept] + 1)
     others = frame.iloc[np.delete(whole.about.row_numbers, test)]
     return finished(
         problem,
@@ -215,16 +217,22 @@ def _drawn(fitted, frame, num_draws=_DRAWS):
     return np.concatenate([np.asarray(next(iter(each.values())), float) for each in drawn])
 
 
-def _held_out(frame, fraction, seed) -> np.ndarray:
-    """Return the rows to hold out, none of which is the only one with its text in a column."""
-    order = np.random.default_rng(seed).permutation(len(frame))
-    test = order[: round(fraction * len(frame))]
-    learn = order[len(test) :]
-    for name in frame.columns:
-        if frame[name].dtype.kind not in "iufb":
-            values = frame[name].to_numpy()
-            test = test[np.isin(values[test].astype(str), values[learn].astype(str))]
-    return np.sort(test)
+def _held_out(whole, frame, fraction, seed) -> tuple[np.ndarray, np.ndarray]:
+    """Return which of the rows of a formula to hold out, and for which of these predictions are kept.
+
+    No row is held out that is the only one with its text in a column.
+    """
+    usable, numbers = whole.about.frame, whole.about.row_numbers
+    columns = response_columns(whole.about.response_term) & set(frame.columns)
+    response = frame[min(columns)] if len(columns) == 1 else None
+    learn, test, kept = (
+        np.searchsorted(numbers, part) for part in split(len(frame), numbers, fraction, seed, response)
+    )
+    for name in usable.columns:
+        if usable[name].dtype.kind not in "iufb":
+            values = usable[name].to_numpy().astype(str)
+            test = test[np.isin(values[test], values[learn])]
+    return test, np.isin(test, kept)
 
 
 def priors_from(texts: Sequence[str]) -> dict[str, str]:

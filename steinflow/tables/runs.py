@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from steinflow.estimators.columns import Frame, shown
+from steinflow.estimators.columns import Frame, counted, shown
 from steinflow.results.files import appearing
 from steinflow.results.result import Result, load
 from steinflow.tables.checks import worst
@@ -91,6 +91,14 @@ class Run:
         """The worst check of the model as a traffic light; None where nothing could be checked."""
         level = worst(self.checks)
         return None if level is None else _LIGHTS[level]
+
+    @property
+    def size(self) -> str:
+        """How many points represent the posterior, in words."""
+        method, count = self.settings["method"], len(self.result)
+        if method == "ensemble":
+            return f"{counted(count, 'network')} of {counted(self.settings['num_particles'], 'member')}"
+        return counted(count, "draw" if method == "nuts" else "particle")
 
     @property
     def regression(self) -> tuple[Problem, Estimator]:

@@ -102,3 +102,11 @@ def test_probabilities_that_do_not_come_true(share, level):
 def test_the_worst_counts():
     assert worst([]) is None
     assert worst([{"level": "good"}, {"level": "bad"}, {"level": "doubtful"}]) == "bad"
+
+
+def test_gaps_in_a_column_that_is_not_in_the_model():
+    rng = np.random.default_rng(2)
+    codes = rng.integers(0, 5, 300)
+    y = np.where(codes == 4, 3.0, 0.0) + rng.normal(size=300)
+    text = pandas.Series([None, "a", "b", "c", "d"])[codes].reset_index(drop=True)
+    assert not _found(model_checks(_drawn(rng.normal(size=300), 0 * y, _normal, sex=text), None))

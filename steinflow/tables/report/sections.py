@@ -60,7 +60,7 @@ def _header(run):
         f"{data['num_rows']:,} rows fitted",
         f"{data['num_held_out']:,} held out",
         *([] if by_formula else [f"{len(run.problem.features.labels):,} features"]),
-        f"{len(run.result):,} particles",
+        run.size,
         f"{info['num_steps']:,} steps of {run.settings['method']}",
         f"{info['seconds']:.1f} s",
     ]
