@@ -12,7 +12,7 @@ from steinflow.cli.outputs import summary_of
 from steinflow.estimators.columns import counted, shown
 from steinflow.results.files import write_whole
 from steinflow.results.summary import number
-from steinflow.tables.comparison import are_comparable, behind_the_best, log_evidence, rows_in_common
+from steinflow.tables.comparison import are_comparable, behind_the_best, by_leave_one_out, log_evidence, rows_in_common
 from steinflow.tables.effects import about_effects
 from steinflow.tables.predictions import METRICS
 from steinflow.tables.report import report_html
@@ -54,6 +54,10 @@ def report(
 def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of two or more runs.", show_default=False)],
     *,
+    loo: Annotated[
+        bool,
+        typer.Option("--loo", help="Also compare by leave-one-out: how well each fitted row follows from the others."),
+    ] = False,
     evidence: Annotated[
         bool, typer.Option("--evidence", help="Also show the log evidence, for formulas where it can be computed.")
     ] = False,
@@ -72,9 +76,11 @@ def compare(
     summaries = [summary_of(run, folder) for run, folder in zip(loaded, runs, strict=True)]
     comparable, common, differences = are_comparable(loaded), len(rows_in_common(loaded)), behind_the_best(loaded)
     evidences = [log_evidence(run) for run in loaded] if evidence else None
+    left_out = by_leave_one_out(loaded) if loo else None
     if as_json:
         found = {"comparable": comparable, "rows_in_common": common, "runs": summaries, "differences": differences}
-        console.print_json(found if evidences is None else {**found, "evidence": evidences})
+        more = {"loo": left_out, "evidence": evidences}
+        console.print_json(found | {name: values for name, values in more.items() if values is not None})
         return
     names = _distinct(runs)
     rows = [
@@ -92,6 +98,12 @@ def compare(
     rows += _metrics(summaries, mark_best=comparable)
     if differences is not None:
         rows.append(["log-likelihood, behind the best", *map(_difference, differences)])
+    if left_out is not None:
+        rows.append(["elpd by leave-one-out", *(_with_error(each, "elpd", "standard_error") for each in left_out)])
+        rows.append(
+            ["elpd, behind the best", *(_with_error(each, "difference", "difference_error") for each in left_out)]
+        )
+        rows.append(["largest Pareto k", *("?" if e["pareto_k"] is None else f"{e['pareto_k']:.2f}" for e in left_out)])
     if evidences is not None:
         rows.append(["log evidence", *map(_evidence, evidences)])
     console.out.print(console.table("", ["", *names], rows))
@@ -100,6 +112,9 @@ def compare(
     for name, each in zip(names, evidences or [], strict=False):
         if each["reason"]:
             console.remark(f"{name}: the log evidence is unknown: {each['reason']}.")
+    for name, each in zip(names, left_out or [], strict=False):
+        if each["reason"]:
+            console.remark(f"{name}, leave-one-out: {each['reason']}.")
     if not comparable:
         remark = "These runs did not hold out the same rows of the same file, so their metrics are not comparable."
         if differences is not None:
@@ -122,9 +137,14 @@ def _metrics(summaries, *, mark_best):
 
 
 def _difference(difference):
-    if difference["mean"] == 0:
-        return "best"
-    return f"{number(difference['mean'])} ± {number(difference['standard_error'])}"
+    return _with_error(difference, "mean", "standard_error")
+
+
+def _with_error(values, name, error):
+    value = values[name]
+    if value is None:
+        return "?"
+    return "best" if value == 0 else f"{number(value)} ± {number(values[error])}"
 
 
 def _evidence(evidence):

@@ -120,17 +120,20 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         columns = {"features_": known["features_"].to_json()} if "features_" in known else {}
         return {name: np.asarray(known[name]).tolist() for name in _LEARNED if name in known} | columns
 
-    def restore(self, result: Result, learned: Mapping[str, Any]) -> Self:
+    def restore(self, result: Result, learned: Mapping[str, Any], rows: tuple[Any, Any] | None = None) -> Self:
         """Become the fitted estimator that gave this result, without fitting again.
 
         Args:
             result: the `result_` of that estimator.
             learned: what its `learned` returned.
+            rows: X and y of its fit, so that the result has its target again.
         """
         for name in set(_LEARNED) & set(learned):
             setattr(self, name, np.asarray(learned[name]) if isinstance(learned[name], list) else learned[name])
         if "features_" in learned:
             self.features_ = Features.from_json(learned["features_"])
+        if rows is not None:
+            result = dataclasses.replace(result, target=self._in_units(self._prepared(*rows)))
         return self._keep(result)
 
     @property

@@ -20,6 +20,7 @@ from steinflow.methods.nuts import NUTS
 from steinflow.methods.sgld import SGLD, ParallelSGLD
 from steinflow.methods.svgd.ensemble import Ensemble
 from steinflow.methods.svgd.method import SVGD
+from steinflow.results.comparison import NUM_DRAWS
 from steinflow.results.result import versions
 from steinflow.stein.geometry import even_sample
 from steinflow.tables.checks import MOST_DRAWS, Drawn, chosen_rows, model_checks, predictive_shape
@@ -45,6 +46,7 @@ METHODS: dict[MethodName, Callable[[int], Method]] = {
     "map": lambda num_rows: MAP(),
 }
 _MIN_ROWS = 5
+_MOST_NUMBERS = 2**22  # of an array in a run: 32 MB
 RECORDS = 200  # for smooth motion in the report
 
 
@@ -55,8 +57,9 @@ class Prepared:
     Attributes:
         problem: what is predicted from what, by which model.
         X, y: encoded rows to fit.
-        held_out: encoded rows to predict: X, y and their numbers in the table.
+        held_out: encoded rows to predict: X, y and their numbers in the file, from 1.
         kept: the numbers of those whose predictions are kept.
+        rows: the numbers of the rows to fit.
         columns: all columns of the rows to fit except the target, including columns that were left out of the model.
         reason: why this model was chosen.
         notes: what the user should know about the data.
@@ -67,6 +70,7 @@ class Prepared:
     y: np.ndarray
     held_out: tuple[np.ndarray, np.ndarray, np.ndarray]
     kept: np.ndarray
+    rows: np.ndarray
     columns: Frame
     reason: str
     notes: list[str]
@@ -123,7 +127,8 @@ def prepare(
     notes += [*features.notes, *about_codes(columns.iloc[learn], frame[target].iloc[learn])]
     notes += [] if problem.hidden else about_collinear(X[learn], features.labels)
     others = whole.drop(columns=target).loc[frame.index[learn]]
-    return Prepared(problem, X[learn], y[learn], (X[test], y[test], rows[1] + 1), rows[2] + 1, others, reason, notes)
+    fitted, held_out, kept = (part + 1 for part in rows)
+    return Prepared(problem, X[learn], y[learn], (X[test], y[test], held_out), kept, fitted, others, reason, notes)
 
 
 def run_fit(
@@ -183,6 +188,7 @@ def run_fit(
         data={**(data or {}), "num_rows": num_rows, "num_held_out": len(prepared.held_out[1])},
         evaluation=evaluation,
         held_out=held_out,
+        fitted={"row": prepared.rows, "X": prepared.X, "y": prepared.y},
         drawn=_drawn(prepared, estimator),
         notes=prepared.notes,
         command=command,
@@ -198,6 +204,7 @@ def finished(
     data: dict[str, Any],
     evaluation: dict[str, Any] | None,
     held_out: Frame | None,
+    fitted: dict[str, np.ndarray],
     drawn: Drawn | None,
     notes: list[str],
     command: str,
@@ -211,6 +218,7 @@ def finished(
         data=data,
         evaluation=evaluation,
         held_out=held_out,
+        fitted=_to_compare(fitted, estimator.result_.states),
         checks=[check.to_json() for check in model_checks(drawn, evaluation)],
         predictive=predictive_shape(drawn),
         notes=notes,
@@ -218,6 +226,14 @@ def finished(
         versions=versions("pandas", "scikit-learn", "formulae"),
         created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
+
+
+def _to_compare(fitted, states):
+    """Return what leave-one-out needs: about as many states as it takes, and no array of very many numbers."""
+    if states is not None:
+        every = max(1, len(states) * states.shape[1] // NUM_DRAWS)
+        fitted = {**fitted, "states": np.asarray(states[::every], np.float32)}
+    return {name: values for name, values in fitted.items() if values.size <= _MOST_NUMBERS}
 
 
 def _drawn(prepared, estimator) -> Drawn:

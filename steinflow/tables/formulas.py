@@ -108,6 +108,7 @@ def fit_formula(
         data={**(data or {}), "num_rows": len(learn), "num_held_out": len(test)},
         evaluation=evaluation,
         held_out=table,
+        fitted={"row": np.delete(whole.about.row_numbers, test) + 1},
         drawn=_drawn_anew(fitted, others),
         notes=[*notes, *(note for note in target.notes if "right-censored" in note)],
         command=command,

@@ -1,11 +1,15 @@
 """Runs side by side."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
 import pandas
 
-from steinflow.tables.comparison import are_comparable, behind_the_best, rows_in_common
+from steinflow.results.comparison import leave_one_out
+from steinflow.tables.comparison import are_comparable, behind_the_best, by_leave_one_out, rows_in_common
+from steinflow.tables.fitting import _to_compare
+from steinflow.tables.runs import load_run
 
 
 def _run(logs, rows=None, **data):
@@ -35,3 +39,31 @@ def test_only_rows_that_all_held_out_are_compared():
         assert not are_comparable([_run(logs), other])
         assert behind_the_best([_run(logs), other]) is None
     assert behind_the_best([_run(logs[:1]), _run(logs[:1])]) is None
+
+
+def test_leave_one_out_from_saved_runs(of_numbers, of_formula, tmp_path):
+    for run in (of_numbers, of_formula):  # too short to have kept states: the particles are the draws
+        back = load_run(run.save(tmp_path / run.problem.model))
+        [found, same] = by_leave_one_out([back, back])
+        elpd, k = leave_one_out(run.result)
+        assert found == same
+        assert found["num_rows"] == len(elpd) == run.data["num_rows"]
+        np.testing.assert_allclose(found["elpd"], elpd.sum(), rtol=1e-4)
+        np.testing.assert_allclose(found["pareto_k"], k.max(), rtol=1e-2)
+        assert bool(found["reason"]) == (k.max() > 0.7)
+
+
+def test_why_rows_are_not_left_out(of_numbers):
+    other = dataclasses.replace(of_numbers, data={**of_numbers.data, "sha256": "other"})
+    assert all("same rows" in each["reason"] for each in by_leave_one_out([of_numbers, other]))
+    early = dataclasses.replace(of_numbers, fitted={})
+    known, unknown = by_leave_one_out([of_numbers, early])
+    assert known["difference"] == 0.0
+    assert unknown["elpd"] is None
+    assert "has not kept the rows" in unknown["reason"]
+
+
+def test_states_are_kept_in_part():
+    states = np.zeros((300, 20, 3))
+    found = _to_compare({"row": np.arange(9), "X": np.zeros((3000, 3000))}, states)
+    assert {name: values.shape for name, values in found.items()} == {"row": (9,), "states": (100, 20, 3)}

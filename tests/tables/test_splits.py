@@ -4,9 +4,9 @@ import numpy as np
 import pandas
 import pytest
 
+from steinflow.tables.fitting import prepare
 from steinflow.tables.formula_problems import FormulaProblem
 from steinflow.tables.formulas import _held_out
-from steinflow.tables.fitting import prepare
 from steinflow.tables.splits import MOST_KEPT, split
 
 RNG = np.random.default_rng(0)
