@@ -90,7 +90,7 @@ def fit_formula(
         some = held_out[kept].reset_index(drop=True)
         table = prediction_table(fitted, some)
         table["log_likelihood"] = logs[kept]
-        table.insert(0, "truth", _truth(target, some))
+        table.insert(0, "truth", _truth(fitted, some))
         table.insert(0, "row", whole.about.row_numbers[test][kept] + 1)
     others = frame.iloc[np.delete(whole.about.row_numbers, test)]
     return finished(
@@ -121,7 +121,7 @@ def prediction_table(fitted: FormulaFit, frame: Frame) -> Frame:
 
     target, result, frame = fitted.target, fitted.result_, fitted.problem.read(frame)
     mean = np.asarray(target.predict(result.particles, frame, weights=result.weights), float)
-    levels = target.about.response.levels
+    levels = fitted.classes
     if levels is None:
         low, high = np.quantile(_drawn(fitted, frame), _INTERVAL, axis=0)
         return pandas.DataFrame({"prediction": mean, "5%": low, "95%": high})
@@ -142,7 +142,7 @@ def _evaluated(fitted, frame):
     logs = log_mean_exp(np.asarray(target.log_likelihoods(result.particles, rows), float), result.probabilities)
     response = target.response(frame)
     mean = np.asarray(target.predict(result.particles, frame, weights=result.weights), float)
-    if response.levels is not None or target.regression.family.name == "bernoulli":
+    if fitted.classes is not None:
         metrics, details = about_classes(_probabilities(mean), response.y.astype(int))
     elif response.is_bound is not None:
         metrics, details = {}, {}
@@ -174,10 +174,9 @@ def _remarks(target):
     return about_codes(frame[slopes], frame.assign(y=y)["y"]) if slopes else []
 
 
-def _truth(target, frame):
-    """Return the response of every row, classes by their labels; None where there is no single one."""
-    response = target.response(frame)
-    levels = target.about.response.levels
+def _truth(fitted, frame):
+    """Return the response of every row, classes by their labels."""
+    response, levels = fitted.target.response(frame), fitted.classes
     return response.y if levels is None else np.array(levels, dtype=object)[response.y.astype(int)]
 
 
@@ -191,7 +190,7 @@ def _drawn_anew(fitted, others) -> Drawn | None:
     frame, y = about.frame.iloc[rows].reset_index(drop=True), about.response.y[rows]
     shown = others.drop(columns=[n for n in response_columns(about.response_term) if n in others]).iloc[rows]
     used, pooled = frozenset(about.predictor_columns), bool(target.regression.group_names())
-    if about.response.levels is not None or family.name == "bernoulli":
+    if fitted.classes is not None:
         mean = np.asarray(target.predict(result.particles, frame, weights=result.weights), float)
         return dataclasses.replace(drawn_classes(_probabilities(mean), y.astype(int), shown, used), pooled=pooled)
     draws = _drawn(fitted, frame, MOST_DRAWS)

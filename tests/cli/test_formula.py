@@ -87,3 +87,20 @@ def test_misuse_ends_with_a_sentence_and_writes_nothing(frame, tmp_path, options
     assert done.exit_code == code
     assert message in " ".join(done.stderr.replace("│", " ").split())
     assert not folder.exists()
+
+
+def test_missing_values_of_new_rows(frame, tmp_path):
+    data, folder = write(frame, tmp_path / "data.csv"), tmp_path / "run"
+    done = steinflow_("fit", data, "--formula", "count ~ age + treated", "--family", "poisson", *QUICK, "-o", folder)
+    assert done.exit_code == 0, done.output
+    new = frame.iloc[:5].copy()
+    new.loc[1, "age"], new.loc[2, "treated"], new.loc[3, "count"] = None, None, None
+    predict = ["predict", folder, write(new, tmp_path / "new.csv"), "--overwrite", "-o", tmp_path / "out.csv", "--json"]
+    assert "Add --missing mean" in steinflow_(*predict).stderr
+    for missing, gaps, known in (("drop", [1, 2], 2), ("mean", [], 4)):
+        done = steinflow_(*predict, "--missing", missing)
+        assert done.exit_code == 0, done.output
+        assert json.loads(done.stdout)["compared"]["num_rows"] == known
+        assert pandas.read_csv(tmp_path / "out.csv")["prediction"].isna().to_numpy().nonzero()[0].tolist() == gaps
+    write(new.iloc[1:3].assign(age=None), tmp_path / "new.csv")
+    assert "No row of new.csv is complete" in steinflow_(*predict, "--missing", "drop").stderr

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from steinflow.tables.report import report_html
+from steinflow.tables.report.content import charts_of
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -219,3 +220,10 @@ def test_turning_the_phone_draws_again(opened):
     page.set_viewport_size({"width": 844, "height": 390})
     until(page, f"document.querySelector('#ksd svg').getAttribute('viewBox') !== {narrow!r}")
     assert page.evaluate("document.documentElement.scrollWidth") <= 844
+
+
+def test_zero_and_one_are_drawn_as_classes(of_flags):
+    held_out = charts_of(of_flags)["heldOut"]
+    assert (held_out["kind"], held_out["labels"]) == ("classes", ["0", "1"])
+    assert len(held_out["probability"]) == len(of_flags.held_out)
+    assert 'id="confusion"' in report_html(of_flags)
