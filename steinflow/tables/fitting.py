@@ -10,8 +10,8 @@ import numpy as np
 
 from steinflow.estimators import Watch
 from steinflow.estimators.cells import check_cells, check_kinds, describe_missing, missing_rows
-from steinflow.estimators.columns import Frame, TableError, as_text, check_column, counted, listed, shown
-from steinflow.estimators.features import Features, Missing
+from steinflow.estimators.columns import Frame, TableError, as_text, check_column, counted, in_formula, listed, shown
+from steinflow.estimators.features import Features, Missing, Number
 from steinflow.methods.base import Method
 from steinflow.methods.dsvi import DSVI
 from steinflow.methods.map import MAP
@@ -23,12 +23,14 @@ from steinflow.methods.svgd.method import SVGD
 from steinflow.results.comparison import NUM_DRAWS
 from steinflow.results.result import versions
 from steinflow.stein.geometry import even_sample
-from steinflow.tables.checks import MOST_DRAWS, Drawn, chosen_rows, model_checks, predictive_shape
+from steinflow.tables.alternatives import Model
+from steinflow.tables.checks import model_checks, predictive_shape
 from steinflow.tables.parameters import Recorder
 from steinflow.tables.predictions import evaluate, prediction_frame
 from steinflow.tables.problems import MethodName, Problem
 from steinflow.tables.remarks import about_codes, about_collinear
 from steinflow.tables.remedies import OPTIONS
+from steinflow.tables.residuals import MOST_DRAWS, Drawn, chosen_rows
 from steinflow.tables.responses import FEW_NUMBERS, ModelName, Response, choose_kind
 from steinflow.tables.runs import Run
 from steinflow.tables.splits import split
@@ -124,7 +126,8 @@ def prepare(
     X = features.filled(features.matrix(columns, where)[0])
     y = response.encode(frame[target])
     problem = Problem(features, response, hidden if model == "network" else ())
-    notes += [*features.notes, *about_codes(columns.iloc[learn], frame[target].iloc[learn])]
+    is_network = bool(problem.hidden)
+    notes += [*features.notes, *about_codes(columns.iloc[learn], frame[target].iloc[learn], is_network=is_network)]
     notes += [] if problem.hidden else about_collinear(X[learn], features.labels)
     others = whole.drop(columns=target).loc[frame.index[learn]]
     fitted, held_out, kept = (part + 1 for part in rows)
@@ -243,20 +246,40 @@ def _drawn(prepared, estimator) -> Drawn:
     used = frozenset(column.name for column in problem.features.columns)
     frame = prepared.columns.iloc[rows]
     if problem.response.kind == "classes":
-        return drawn_classes(estimator.predict_proba(X), y.astype(int), frame, used)
+        return drawn_classes(estimator.predict_proba(X), y.astype(int), frame, used, _model(prepared))
     chosen = even_sample(len(estimator.result_), MOST_DRAWS, estimator.result_.weights)
     times = -(-MOST_DRAWS // len(chosen))
     draws = np.concatenate([estimator.sample_y(X, seed)[chosen] for seed in range(times)])
     mean, sd = estimator.predict(X, return_std=True)
-    return Drawn(problem.response.kind, y, mean, sd, draws, frame, used, problem.model)
+    return Drawn(problem.response.kind, y, mean, sd, draws, frame, used, _model(prepared))
 
 
-def drawn_classes(probabilities: np.ndarray, codes: np.ndarray, frame: Frame, used: frozenset[str]) -> Drawn:
+def _model(prepared) -> Model:
+    """Return what advice about a model of a target column depends on, with the formula that says the same."""
+    problem, y = prepared.problem, np.concatenate([prepared.y, prepared.held_out[1]])
+    columns = problem.features.columns
+    codes = [in_formula(column.name) for column in columns]
+    families = {"numbers": "gaussian", "counts": "poisson"}
+    several = len(problem.response.labels) > 2
+    return Model(
+        form="network" if problem.hidden else "target",
+        family=families.get(problem.response.kind, "categorical" if several else "bernoulli"),
+        formulas=(f"{in_formula(problem.response.name)} ~ {' + '.join(codes)}",),
+        lowest=float(np.min(y)),
+        are_whole=bool(np.all(y == np.round(y))),
+        amounts=frozenset(column.name for column in columns if isinstance(column, Number)),
+        hidden=problem.hidden,
+    )
+
+
+def drawn_classes(
+    probabilities: np.ndarray, codes: np.ndarray, frame: Frame, used: frozenset[str], model: Model
+) -> Drawn:
     """Return what classes are checked by: how often the second of two, or the first guess of more, came true."""
     expected = np.ones(len(codes), int) if probabilities.shape[1] == 2 else np.argmax(probabilities, axis=1)
     mean = np.clip(probabilities[np.arange(len(codes)), expected], 0.0, 1.0)
     happened = (codes == expected).astype(float)
-    return Drawn("classes", happened, mean, np.sqrt(mean * (1 - mean)), None, frame, used, "classes")
+    return Drawn("classes", happened, mean, np.sqrt(mean * (1 - mean)), None, frame, used, model)
 
 
 def _usable(frame, target, where, missing):

@@ -18,13 +18,14 @@ from steinflow.models.formulas import FormulaError
 from steinflow.models.formulas.response import response_columns
 from steinflow.models.supervised import usual_batch_size
 from steinflow.stein.geometry import even_sample
-from steinflow.tables.checks import MOST_DRAWS, Drawn, chosen_rows
+from steinflow.tables.alternatives import Model
 from steinflow.tables.fitting import METHODS, RECORDS, drawn_classes, finished
 from steinflow.tables.formula_problems import FormulaFit, FormulaProblem, FormulaRecorder
 from steinflow.tables.predictions import INTERVAL_LEVELS, about_classes
 from steinflow.tables.problems import MethodName
 from steinflow.tables.remarks import about_codes
 from steinflow.tables.remedies import OPTIONS
+from steinflow.tables.residuals import MOST_DRAWS, Drawn, chosen_rows
 from steinflow.tables.responses import FEW_NUMBERS
 from steinflow.tables.runs import Run
 from steinflow.tables.splits import check_test_fraction, split
@@ -109,7 +110,7 @@ def fit_formula(
         evaluation=evaluation,
         held_out=table,
         fitted={"row": np.delete(whole.about.row_numbers, test) + 1},
-        drawn=_drawn_anew(fitted, others),
+        drawn=_drawn_anew(fitted, others, _model(fitted, whole.about.response.y)),
         notes=[*notes, *(note for note in target.notes if "right-censored" in note)],
         command=command,
     )
@@ -180,7 +181,7 @@ def _truth(fitted, frame):
     return response.y if levels is None else np.array(levels, dtype=object)[response.y.astype(int)]
 
 
-def _drawn_anew(fitted, others) -> Drawn | None:
+def _drawn_anew(fitted, others, model) -> Drawn | None:
     """Return some fitted rows beside rows drawn anew; None where values are censored."""
     target, result = fitted.target, fitted.result_
     about, family = target.about, target.regression.family
@@ -192,10 +193,26 @@ def _drawn_anew(fitted, others) -> Drawn | None:
     used, pooled = frozenset(about.predictor_columns), bool(target.regression.group_names())
     if fitted.classes is not None:
         mean = np.asarray(target.predict(result.particles, frame, weights=result.weights), float)
-        return dataclasses.replace(drawn_classes(_probabilities(mean), y.astype(int), shown, used), pooled=pooled)
+        drawn = drawn_classes(_probabilities(mean), y.astype(int), shown, used, model)
+        return dataclasses.replace(drawn, pooled=pooled)
     draws = _drawn(fitted, frame, MOST_DRAWS)
     kind = "counts" if family.name.endswith(("poisson", "binomial")) else "numbers"
-    return Drawn(kind, y, draws.mean(axis=0), draws.std(axis=0), draws, shown, used, family.name, pooled)
+    return Drawn(kind, y, draws.mean(axis=0), draws.std(axis=0), draws, shown, used, model, pooled)
+
+
+def _model(fitted, y) -> Model:
+    """Return what advice about a formula depends on, with all responses of the table."""
+    problem, about = fitted.problem, fitted.target.about
+    return Model(
+        form="formula",
+        family=problem.family,
+        formulas=problem.formulas,
+        lowest=float(np.min(y)),
+        are_whole=bool(np.all(y == np.round(y))),
+        amounts=frozenset(name for name in about.predictor_columns if fitted.is_amount(name)),
+        link=problem.link,
+        priors=frozenset(problem.priors),
+    )
 
 
 def _probabilities(mean):

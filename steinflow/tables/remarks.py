@@ -20,7 +20,7 @@ _YEARS = (1800, 2100)
 _SURE = 1e-4  # of a lack of fit, since several columns are looked at
 
 
-def about_codes(frame: Frame, y: Column | None = None) -> list[str]:
+def about_codes(frame: Frame, y: Column | None = None, *, is_network: bool = False) -> list[str]:
     """Return a remark about columns of whole numbers that look like codes: by name, or by their digits and the target.
 
     Numbers such as 308, 309, 330 of the same number of digits, each in several rows, are taken for codes where the mean
@@ -29,16 +29,17 @@ def about_codes(frame: Frame, y: Column | None = None) -> list[str]:
     Args:
         frame: the columns whose numbers become slopes.
         y: the target, where it is a number.
+        is_network: whether they become inputs of a network, which has no slopes and no groups.
     """
     found = [name for name in frame.columns if _are_codes(str(name), frame[name], y)]
     if not found:
         return []
     many = len(found) > 1
-    return [
-        f"{listed(found)} {'are' if many else 'is'} used as {'amounts' if many else 'an amount'}, with a slope. If "
-        f"{'they hold' if many else 'it holds'} codes, add --categorical {shown(found[0])}, or give each code an "
-        f"effect of its own in a formula: {formula_option(f'... + (1 | {in_formula(found[0])})')}."
-    ]
+    text = f"{listed(found)} {'are' if many else 'is'} used as {'amounts' if many else 'an amount'}"
+    text += f"{'' if is_network else ', with a slope'}. If {'they hold' if many else 'it holds'} codes, add "
+    text += f"--categorical '{shown(found[0])}'"
+    group = formula_option(f"y ~ ... + (1 | {in_formula(found[0])})")
+    return [f"{text}{'' if is_network else f', or give each code an effect of its own in a formula: {group}'}."]
 
 
 def about_collinear(X: np.ndarray, names: list[str]) -> list[str]:

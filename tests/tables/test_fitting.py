@@ -112,7 +112,7 @@ def test_codes_become_categories_where_asked_for():
     )
     prepared = prepare(frame, "y")
     assert prepared.problem.features.labels == ["zip", "a"]
-    assert any("--categorical zip" in note for note in prepared.notes)
+    assert any("--categorical 'zip'" in note for note in prepared.notes)
     prepared = prepare(frame, "y", categorical=["zip"])  # more than text may have without being asked for
     features = prepared.problem.features
     assert len(features.columns[0].values) == frame["zip"].nunique() - 1

@@ -1,5 +1,7 @@
 """Remarks about codes that became slopes, and about collinear columns."""
 
+import re
+
 import numpy as np
 import pandas
 import pytest
@@ -28,7 +30,13 @@ def test_codes_are_noticed_by_name_or_by_what_they_do(name, values, y, expected)
     remarks = about_codes(pandas.DataFrame({name: values}), None if y is None else pandas.Series(y))
     assert bool(remarks) == expected
     if expected:
-        assert f"--categorical {name}" in remarks[0]
+        assert f"--categorical '{name}'" in remarks[0]
+
+
+def test_a_network_has_no_slopes():
+    [remark] = about_codes(pandas.DataFrame({"subject no": CODES}), is_network=True)
+    assert "--categorical 'subject no'." in remark
+    assert not re.search("slope|formula", remark)
 
 
 def test_collinear_features():
