@@ -113,7 +113,7 @@ def fit(
     check_choice(target, problem, model=model, drop=drop, missing=missing)
     name = target or problem_name(problem)
     folder = options.new_folder(output, f"{data.name.split('.')[0]}-{name}", overwrite=overwrite)
-    frame = options.read(data, encoding, separator, decimal, thousands, missing_marker)
+    frame = options.read(data, encoding, separator, decimal, thousands, missing_marker, quiet=quiet)
     console.remark(
         f"{shown(data.name)}: {counted(len(frame), 'row')}, {counted(frame.shape[1], 'column')}.", quiet=quiet
     )

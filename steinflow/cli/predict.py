@@ -62,7 +62,7 @@ def predict_rows(
             "the predictions would replace the table itself; name another file.", param_hint="--output"
         )
     saved = load_run(run)
-    frame = options.read(data, encoding, separator, decimal, thousands, missing_marker)
+    frame = options.read(data, encoding, separator, decimal, thousands, missing_marker, quiet=quiet)
     if isinstance(saved.estimator, FormulaFit):
         predictions, evaluation, notes = _by_formula(saved.estimator, frame, data.name, missing)
     else:

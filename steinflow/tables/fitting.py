@@ -28,7 +28,7 @@ from steinflow.tables.checks import model_checks, predictive_shape
 from steinflow.tables.parameters import Recorder
 from steinflow.tables.predictions import evaluate, prediction_frame
 from steinflow.tables.problems import MethodName, Problem
-from steinflow.tables.remarks import about_codes, about_collinear
+from steinflow.tables.remarks import about_codes, about_collinear, about_dates, refuse_dates
 from steinflow.tables.remedies import OPTIONS
 from steinflow.tables.residuals import MOST_DRAWS, Drawn, chosen_rows
 from steinflow.tables.responses import FEW_NUMBERS, ModelName, Response, choose_kind
@@ -116,6 +116,7 @@ def prepare(
     frame, notes = _usable(whole.drop(columns=list(drop)), target, where, missing)
     if frame[target].nunique() > FEW_NUMBERS:  # fewer may be classes, however they are written
         check_cells(target, frame[target], OPTIONS, "name another --target")
+        refuse_dates(target, frame[target], "name another --target")
     kind, reason = choose_kind(frame[target], model)
     response = Response.learn(frame[target], kind)
     rows = split(len(whole), frame.index.to_numpy(), test_fraction, seed, whole[target])
@@ -127,7 +128,11 @@ def prepare(
     y = response.encode(frame[target])
     problem = Problem(features, response, hidden if model == "network" else ())
     is_network = bool(problem.hidden)
-    notes += [*features.notes, *about_codes(columns.iloc[learn], frame[target].iloc[learn], is_network=is_network)]
+    notes += [
+        *features.notes,
+        *about_dates(columns),
+        *about_codes(columns.iloc[learn], frame[target].iloc[learn], is_network=is_network),
+    ]
     notes += [] if problem.hidden else about_collinear(X[learn], features.labels)
     others = whole.drop(columns=target).loc[frame.index[learn]]
     fitted, held_out, kept = (part + 1 for part in rows)

@@ -23,7 +23,7 @@ from steinflow.tables.fitting import METHODS, RECORDS, drawn_classes, finished
 from steinflow.tables.formula_problems import FormulaFit, FormulaProblem, FormulaRecorder
 from steinflow.tables.predictions import INTERVAL_LEVELS, about_classes
 from steinflow.tables.problems import MethodName
-from steinflow.tables.remarks import about_codes
+from steinflow.tables.remarks import about_codes, about_dates, refuse_dates
 from steinflow.tables.remedies import OPTIONS
 from steinflow.tables.residuals import MOST_DRAWS, Drawn, chosen_rows
 from steinflow.tables.responses import FEW_NUMBERS
@@ -166,13 +166,14 @@ def _check_response(frame, problem) -> None:
     name = problem.formulas[0].split("~")[0].strip()
     if name in frame.columns and frame[name].nunique() > FEW_NUMBERS:
         check_cells(name, frame[name], OPTIONS, "predict another column")
+        refuse_dates(name, frame[name].dropna(), "predict another column")
 
 
 def _remarks(target):
     """Return remarks about columns that a formula takes as amounts."""
     frame, y = target.about.frame, target.about.response.y
     slopes = [term.name for term in target.about.designs["mu"].common if term.name in frame.columns]
-    return about_codes(frame[slopes], frame.assign(y=y)["y"]) if slopes else []
+    return [*about_dates(frame[slopes]), *about_codes(frame[slopes], frame.assign(y=y)["y"])]
 
 
 def _truth(fitted, frame):
