@@ -137,7 +137,7 @@ def _read_csv(pandas, path, encoding, separator, decimal, thousands, missing_mar
             "Give the right --separator, or correct the line."
         ) from error
     _refuse_repeated([name.strip() for name in header.iloc[0] if name.strip()], path)
-    if isinstance(frame.index, pandas.RangeIndex):
+    if frame.index.equals(pandas.RangeIndex(len(frame))):
         return frame
     # The lines have more fields than the header: pandas takes the first ones for the index.
     first = pandas.read_csv(path, header=None, skiprows=1, nrows=1, dtype=str, keep_default_na=False, **same)
