@@ -11,7 +11,7 @@ from steinflow.cli import console
 from steinflow.estimators.columns import shown
 from steinflow.results.summary import number
 from steinflow.tables.advice import advice
-from steinflow.tables.effects import about_effects
+from steinflow.tables.effects import about_effects, about_others
 from steinflow.tables.formula_problems import FormulaFit
 from steinflow.tables.parameters import Parameters
 from steinflow.tables.runs import Run
@@ -54,8 +54,9 @@ def summary_of(run: Run, folder: Path) -> dict[str, Any]:
         "model_checks": {"light": run.model_light, "checks": run.checks},
         "outcome": run.result.outcome.value,
         "ending": run.result.ending.message,
-        "ksd": run.result.ksd,
-        "dispersion": float(np.median(run.result.dispersion)),
+        # A network is judged by its predictions, not by where its weights are.
+        "ksd": None if run.problem.hidden else run.result.ksd,
+        "dispersion": None if run.problem.hidden else float(np.median(run.result.dispersion)),
         "seconds": run.result.info["seconds"],
         "settings": run.settings,
         "data": run.data,
@@ -78,7 +79,7 @@ def _numbers(parameters: Parameters):
 
 def _parameters(run):
     if isinstance(run.estimator, FormulaFit):
-        return _with_priors(run.estimator, about_effects(run))
+        return _with_priors(run.estimator, about_effects(run), about_others(run))
     parameters = run.parameters().clearest_first()
     rows = _rows(parameters.coefficients(_SHOWN_PARAMETERS)) + _rows(parameters.others())
     more = parameters.num_coefficients - _SHOWN_PARAMETERS
@@ -94,12 +95,12 @@ def _parameters(run):
     return console.table(title, [per, "mean", "sd", "5%", "95%", "mean per unit"], rows)
 
 
-def _with_priors(fitted, what):
+def _with_priors(fitted, what, others):
     """Return the parameters of a formula in the units of the table, each beside its prior."""
     parameters, texts = fitted.parameters(), fitted.prior_texts()
     rows = [[name, *cells, texts[name]] for name, *cells in _rows(parameters)]
     more = len(fitted.effects().names)
-    title = f"Effects on {shown(what)}, per unit of the table" + (
+    title = f"Effects on {shown(what)}, per unit of the table{others}" + (
         f" (see --json or the report for {more} effects of groups)" if more else ""
     )
     return console.table(title, ["", "mean", "sd", "5%", "95%", "prior"], rows)

@@ -93,8 +93,9 @@ def compare(
     rows.append(["batch size", *(_plain(run.settings["batch_size"]) for run in loaded)])
     rows.append(["steps", *(f"{run.result.info['num_steps']:,}" for run in loaded)])
     rows.append(["seconds", *(f"{summary['seconds']:.1f}" for summary in summaries)])
-    rows.append(["KSD", *(number(summary["ksd"]) for summary in summaries)])
-    rows.append(["dispersion (1 is right)", *(f"{summary['dispersion']:.2f}" for summary in summaries)])
+    if any(not run.problem.hidden for run in loaded):
+        rows.append(["KSD", *(_number(summary["ksd"]) for summary in summaries)])
+        rows.append(["dispersion (1 is right)", *(_number(summary["dispersion"], ".2f") for summary in summaries)])
     rows += _metrics(summaries, mark_best=comparable)
     if differences is not None:
         rows.append(["log-likelihood, behind the best", *map(_difference, differences)])
@@ -170,6 +171,10 @@ def _distinct(folders):
     """Return the last parts of the paths if they differ, the whole paths otherwise."""
     short = [folder.resolve().name for folder in folders]
     return short if len(set(short)) == len(short) else [str(folder) for folder in folders]
+
+
+def _number(value, digits=None):
+    return "–" if value is None else number(value) if digits is None else f"{value:{digits}}"
 
 
 def _plain(value):

@@ -40,7 +40,7 @@ from steinflow.typing import Array, Batch, Params, Scalar
 _MIN_ROWS = 256  # fewer cost as much
 _NUMBERS_AT_ONCE = 2**24  # of a layer in a prediction: 128 MB
 _ACTIVATIONS = {"relu": lambda x: np.maximum(x, 0.0), "silu": lambda x: x * special.expit(x), "tanh": np.tanh}
-_INTERCEPT_SD = 2.5  # of the prior of intercepts on the scale of the link, as in models by formula
+INTERCEPT_SD = 2.5  # of the prior of intercepts on the scale of the link, as in models by formula
 _LEARNED = ("shift_", "scale_", "response_shift_", "response_scale_", "classes_", "n_features_in_", "feature_names_in_")
 
 
@@ -207,7 +207,7 @@ class SteinEstimator(BaseEstimator, abc.ABC):
             batch_size = min(self.batch_size, num_rows)
         if not self.hidden:
             encoded = np.asarray(self._family.encode(y))
-            prior = _centered(self._family.usual_outputs(encoded)), _INTERCEPT_SD
+            prior = _centered(self._family.usual_outputs(encoded)), INTERCEPT_SD
             return GeneralizedLinear(inputs, y, self._family, batch_size=batch_size, intercept_prior=prior)
         return NeuralNetwork(
             inputs,

@@ -12,7 +12,6 @@ from steinflow.estimators.columns import Frame, as_text
 from steinflow.models.formulas import FormulaTarget, formula
 from steinflow.models.formulas.priors import described
 from steinflow.models.formulas.response import trial_columns
-from steinflow.models.formulas.syntax import columns_of as columns_in
 from steinflow.results.result import Result
 from steinflow.results.summary import columns_of
 from steinflow.tables.parameters import FOLLOWED, Parameters
@@ -129,13 +128,7 @@ class FormulaFit:
 
     def is_amount(self, name: str) -> bool:
         """Whether a column is used as a number, and not as a group or within C()."""
-        designs = self.target.about.designs.values()
-        levels = [block[0].factor for design in designs for block in design.groups]
-        levels += [part for design in designs for term in design.common for part in term.components]
-        levels = [part for part in levels if getattr(part, "kind", "categoric") != "numeric"]
-        return self.target.about.frame[name].dtype.kind in "iuf" and not any(
-            name in columns_in(part) for part in levels
-        )
+        return self.target.about.frame[name].dtype.kind in "iuf" and name not in self.target.codes
 
     def filled(self, frame: Frame) -> Frame:
         """Return a table with the mean, or the most frequent code or text, of the fit in place of missing values."""
@@ -201,8 +194,8 @@ class FormulaFit:
         base, regression = _base(name, self.result_.particles), self.target.regression
         if base in regression.group_names():
             return "effect"
-        slopes = {p.named(term.name) for p in regression.predictors.values() for term in p.terms}
-        return "slope" if base in slopes else "other"
+        mean = regression.predictors["mu"]  # slopes of another parameter are on its own scale
+        return "slope" if base in {mean.named(term.name) for term in mean.terms} else "other"
 
 
 def _base(name, particles):

@@ -1,5 +1,6 @@
 """The report in a real browser: it renders, moves, loads nothing, and runs nothing that comes from the data."""
 
+import dataclasses
 import json
 import re
 import shutil
@@ -11,6 +12,8 @@ import pytest
 
 from steinflow.tables.report import report_html
 from steinflow.tables.report.content import charts_of
+from steinflow.tables.report.sections import _way
+from steinflow.tables.report.words import in_words
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -227,3 +230,24 @@ def test_zero_and_one_are_drawn_as_classes(of_flags):
     assert (held_out["kind"], held_out["labels"]) == ("classes", ["0", "1"])
     assert len(held_out["probability"]) == len(of_flags.held_out)
     assert 'id="confusion"' in report_html(of_flags)
+
+
+def test_codes_are_drawn_as_points(of_flags):
+    effects = {effect["first"]: effect for effect in charts_of(of_flags)["effects"]}
+    assert effects["code"]["levels"] == ["1", "2", "3"]
+    assert effects["a"]["levels"] is None
+    assert effects["a"]["response"] == "P(y = 1)"
+
+
+def test_models_in_words(of_numbers, of_classes, of_formula):
+    [about_y, priors] = in_words(of_numbers)
+    assert about_y.endswith("The mean is the sum of an intercept and of effects of 2 features.")
+    assert "1/s² ~ Gamma(1, 0.01)" in priors
+    assert "the noise has 1/sd² ~ Gamma(1, 0.1)" in priors
+    assert "The log-odds of" in in_words(of_classes)[0]
+    assert "family poisson" in in_words(of_formula)[0]
+    network = dataclasses.replace(of_numbers.problem, hidden=(50, 20))
+    of_network = dataclasses.replace(of_numbers, problem=network)
+    assert "hidden layers of 50 units and 20 units (tanh) gives the mean of 'y'" in in_words(of_network)[0]
+    assert _way(of_network) == ""  # KSD of weights judges nothing
+    assert "The model in words" in report_html(of_numbers)

@@ -31,12 +31,14 @@ def effects_of(fitted: FormulaFit) -> list[dict[str, Any]]:
         first, *others = effect.names
         second = others[0] if others and not effect.of_classes else None
         levels = None if effect.levels is None else list(effect.levels)
+        classes = fitted.classes or ()
+        is_share = len(classes) == 2 and not effect.of_classes
         found.append(
             {
                 "first": first,
                 "second": second,
                 "levels": levels,
-                "response": effect.response,
+                "response": f"P({effect.response} = {classes[1]})" if is_share else effect.response,
                 "curves": curves,
             }
         )
@@ -71,7 +73,7 @@ def groups_of(fitted: FormulaFit) -> list[dict[str, Any]]:
     return found
 
 
-def in_words(fitted: FormulaFit) -> list[str]:
+def formula_in_words(fitted: FormulaFit) -> list[str]:
     """Return the model as sentences."""
     target = fitted.target
     regression, design = target.regression, target.about.designs["mu"]
@@ -81,6 +83,8 @@ def in_words(fitted: FormulaFit) -> list[str]:
         what = "the log-odds of a higher class are"
     elif family.num_levels is not None:
         what = "the score of each class but the first, whose softmax gives the probabilities, is"
+    elif family.name.startswith(("zero_inflated", "hurdle")):
+        what = what.replace("its mean", "the mean of its count part")
     lines = [
         f"{target.about.response.name} follows a distribution of the family {family.name}; {what} a sum of effects."
     ]
