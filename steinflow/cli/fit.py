@@ -8,7 +8,7 @@ import typer
 
 from steinflow.cli import console, options
 from steinflow.cli.formulas import check_choice, problem_name, problem_of
-from steinflow.cli.outputs import print_run, summary_of
+from steinflow.cli.outputs import effects_of_run, print_run, summary_of
 from steinflow.estimators.columns import counted, shown
 from steinflow.results.outcome import Outcome
 from steinflow.tables.fitting import MethodName, Prepared, prepare, run_fit
@@ -155,7 +155,7 @@ def fit(
         console.remark(note, quiet=quiet)
     run.save(folder, overwrite=overwrite)
     if as_json:
-        console.print_json(summary_of(run, folder))
+        console.print_json(summary_of(run, folder) | effects_of_run(run))
     else:
         print_run(run, folder)
     if run.result.outcome is Outcome.INTERRUPTED:

@@ -14,6 +14,7 @@ from steinflow.tables.advice import advice
 from steinflow.tables.effects import about_effects, about_others
 from steinflow.tables.formula_problems import FormulaFit
 from steinflow.tables.parameters import Parameters
+from steinflow.tables.report.formulas import contrasts_of, effects_of
 from steinflow.tables.runs import Run
 
 _SHOWN_PARAMETERS = 15
@@ -63,8 +64,27 @@ def summary_of(run: Run, folder: Path) -> dict[str, Any]:
         "held_out": run.evaluation,
         "effects_on": about_effects(run),
         "parameters": _numbers(run.parameters()),
-        **({"group_effects": _numbers(run.estimator.effects())} if isinstance(run.estimator, FormulaFit) else {}),
+        **(_of_formula(run.estimator) if isinstance(run.estimator, FormulaFit) else {}),
         "notes": run.notes,
+    }
+
+
+def effects_of_run(run: Run) -> dict[str, Any]:
+    """Return conditional effects and contrasts of a formula as plain values; {} for other models."""
+    fitted = run.estimator
+    if not isinstance(fitted, FormulaFit):
+        return {}
+    return {"conditional_effects": effects_of(fitted), "contrasts": contrasts_of(fitted)}
+
+
+def _of_formula(fitted):
+    problem = fitted.problem
+    return {
+        "formula": list(problem.formulas),
+        "family": problem.family,
+        "link": fitted.target.regression.link,
+        "priors": fitted.prior_texts(),
+        "group_effects": _numbers(fitted.effects()),
     }
 
 

@@ -13,9 +13,10 @@ import numpy as np
 from scipy import stats
 
 from steinflow.estimators.columns import counted, shown
+from steinflow.results.summary import number
 from steinflow.results.verdict import Level
 from steinflow.tables.alternatives import FEW_LEVELS
-from steinflow.tables.residuals import MOST_COLUMNS, SURE, Drawn, Look
+from steinflow.tables.residuals import MOST_COLUMNS, SURE, Drawn, Look, levels_of
 
 _LEAST_ROWS = 20
 _NAMED = 3  # columns, the worst of them
@@ -27,6 +28,7 @@ _SURELY, _SPREAD_SURELY = 6.0, 1.2  # sds of what the model expects, and the rat
 _ZEROS_OFF, _ZEROS_BAD = 0.02, 0.1  # of the rows
 _MOST_BARS = 60  # of a plot of counts
 _NEGATIVE = 0.01  # of the draws
+_MOST_GROUPED, _MOST_GROUPS, _ROWS_PER_GROUP = 4, 20, 3  # columns, levels, and rows of a level on average
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +58,8 @@ def model_checks(drawn: Drawn | None, evaluation: dict[str, Any] | None) -> list
 def predictive_shape(drawn: Drawn | None) -> dict[str, Any] | None:
     """Return how many rows have each count, or lie in each interval of numbers: observed, and drawn from the model.
 
-    Plain values for a plot: `edges` of the bars, `observed`, and `low`, `middle` and `high` of the central 90%.
+    Plain values for a plot: `edges` of the bars, `observed`, and `low`, `middle` and `high` of the central 90%; and in
+    `groups` the same about means by the levels of some columns.
     """
     if drawn is None or drawn.draws is None or len(drawn.y) < 2:
         return None
@@ -71,7 +74,22 @@ def predictive_shape(drawn: Drawn | None) -> dict[str, Any] | None:
     limits = np.quantile([np.histogram(row, edges)[0] for row in draws], (0.05, 0.5, 0.95), axis=0)
     names = ("edges", "observed", "low", "middle", "high")
     columns = dict(zip(names, (edges, observed, *limits), strict=True))
-    return {"kind": drawn.kind, **{name: np.asarray(values, float).tolist() for name, values in columns.items()}}
+    plain = {name: np.asarray(values, float).tolist() for name, values in columns.items()}
+    return {"kind": drawn.kind, **plain, "groups": _grouped_means(drawn)}
+
+
+def _grouped_means(drawn) -> list[dict[str, Any]]:
+    """Return the mean of the rows by the levels of some columns, those of the model first: observed, and drawn."""
+    found = []
+    for name in sorted(drawn.frame.columns, key=lambda name: name not in drawn.used):
+        codes, levels = levels_of(drawn.frame[name])
+        if not 1 < len(levels) <= _MOST_GROUPS or len(levels) > len(codes) / _ROWS_PER_GROUP:
+            continue
+        each = np.eye(len(levels))[codes] / np.bincount(codes)
+        low, middle, high = np.quantile(drawn.draws @ each, (0.05, 0.5, 0.95), axis=0)
+        values = {"observed": drawn.y @ each, "low": low, "middle": middle, "high": high}
+        found.append({"column": str(name), "levels": levels, **{key: each.tolist() for key, each in values.items()}})
+    return found[:_MOST_GROUPED]
 
 
 def worst(checks: list[dict[str, Any]]) -> Level | None:
@@ -131,7 +149,7 @@ def _on_draws(look):
         typical = float(np.median(new))
         # Beyond all of 400 draws: by chance that happens in one of two hundred models.
         level = judge(observed, new) if observed < np.min(new) or observed > np.max(new) else "good"
-        text = f"{words} {_number(observed)}; in data drawn from the model it is {_number(typical)}"
+        text = f"{words} {number(observed)}; in data drawn from the model it is {number(typical)}"
         remedies = () if level == "good" else more if observed > typical else less
         found.append(Check(name, level, text, tuple(remedies)))
 
@@ -206,7 +224,3 @@ def _structure(look, name, share):
 
 def _over_rows(function):
     return lambda values: function(values, axis=-1)
-
-
-def _number(value) -> str:
-    return f"{value:.3g}"

@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
-from steinflow.estimators.columns import Frame
+from steinflow.estimators.columns import Column, Frame, label_of, shown
 from steinflow.tables.alternatives import Model
 
 Kind = Literal["numbers", "counts", "classes"]
@@ -130,8 +130,15 @@ def _levels(values):
     """Return the level of every row: values that come several times, or bins of an amount; None if there is nothing."""
     if _is_amount(values):
         return _bins(_numbers(values))
-    codes, levels = values.astype(object).map(str).factorize()  # a missing value is a level
+    codes, levels = levels_of(values)
     return codes if 1 < len(levels) <= len(values) / 2 else None
+
+
+def levels_of(values: Column) -> tuple[np.ndarray, list[str]]:
+    """Return the number of the level of every row, and the levels in order; a missing value is a level."""
+    cells = values if values.dtype.kind in "iufb" else values.astype(object).map(str).where(values.notna(), "missing")
+    codes, levels = cells.factorize(sort=True, use_na_sentinel=False)
+    return codes, ["missing" if level != level else shown(label_of(level), 30) for level in levels]
 
 
 def _numbers(values):

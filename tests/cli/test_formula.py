@@ -91,8 +91,14 @@ def test_misuse_ends_with_a_sentence_and_writes_nothing(frame, tmp_path, options
 
 def test_missing_values_of_new_rows(frame, tmp_path):
     data, folder = write(frame, tmp_path / "data.csv"), tmp_path / "run"
-    done = steinflow_("fit", data, "--formula", "count ~ age + treated", "--family", "poisson", *QUICK, "-o", folder)
+    formula = "count ~ age + treated"
+    done = steinflow_("fit", data, "--formula", formula, "--family", "poisson", *QUICK, "-o", folder, "--json")
     assert done.exit_code == 0, done.output
+    about = json.loads(done.stdout)
+    assert (about["formula"], about["family"], about["link"]) == ([formula], "poisson", "log")
+    assert set(about["priors"]) == {"Intercept", "age", "treated[yes]"}
+    assert [effect["first"] for effect in about["conditional_effects"]] == ["age", "treated"]
+    assert list(about["contrasts"]["treated"]) == ["yes - no"]
     new = frame.iloc[:5].copy()
     new.loc[1, "age"], new.loc[2, "treated"], new.loc[3, "count"] = None, None, None
     predict = ["predict", folder, write(new, tmp_path / "new.csv"), "--overwrite", "-o", tmp_path / "out.csv", "--json"]

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from steinflow.tables.alternatives import Model
-from steinflow.tables.checks import model_checks, worst
+from steinflow.tables.checks import model_checks, predictive_shape, worst
 from steinflow.tables.residuals import Drawn
 
 
@@ -201,3 +201,18 @@ def test_noise_that_depends_on_a_column_is_named():
     evaluation = {"num_rows": 100, "metrics": {"coverage_90": 0.7}}
     even = _drawn(rng.normal(0, 1, 400), 0 * x, lambda r, m: r.normal(m, 0.5))
     assert not any("sigma" in advice for advice in _found(model_checks(even, evaluation))["coverage"].remedies)
+
+
+def test_means_by_group():
+    rng = np.random.default_rng(2)
+    codes = rng.integers(0, 4, 200)
+    text = pandas.Series(["b", "a", None, "c"])[codes].reset_index(drop=True)
+    y = codes + rng.normal(size=200)
+    drawn = _drawn(y, 0 * y, _normal, town=text, code=codes, lists=[[k] for k in range(200)])
+    shape = predictive_shape(dataclasses.replace(drawn, used=frozenset({"code"})))
+    assert [(group["column"], group["levels"]) for group in shape["groups"]] == [
+        ("code", ["0", "1", "2", "3"]),  # of the model
+        ("town", ["a", "b", "c", "missing"]),
+    ]
+    np.testing.assert_allclose(shape["groups"][0]["observed"], [y[codes == k].mean() for k in range(4)])
+    assert shape["groups"][0]["high"][3] < 1 < shape["groups"][0]["observed"][3]

@@ -12,6 +12,7 @@ import pytest
 
 from steinflow.tables.report import report_html
 from steinflow.tables.report.content import charts_of
+from steinflow.tables.report.formulas import contrasts_of
 from steinflow.tables.report.sections import _way
 from steinflow.tables.report.words import in_words
 
@@ -149,7 +150,7 @@ def test_renders(opened, name, width, height, scheme):
 @pytest.mark.parametrize(("width", "height", "scheme"), [(1280, 800, "light"), (390, 844, "dark")])
 def test_renders_a_formula(opened, width, height, scheme):
     page = opened("formula", width=width, height=height, scheme=scheme)
-    assert page.locator("#effect-0 .ribbon").count() == 2  # a, for both values of y
+    assert page.locator("#effects-0 .ribbon").count() == 2  # a, for both values of y
     assert page.locator("#effects .legend i").count() == 2
     assert page.locator("#group-0 .dot").count() == 3
     assert page.locator("#predictive .seen").count() > 5
@@ -159,7 +160,7 @@ def test_renders_a_formula(opened, width, height, scheme):
     assert "Normal(" in page.locator("#posterior table").text_content()  # the priors
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert not page.evaluate("[...document.querySelectorAll('svg')].some(svg => svg.outerHTML.includes('NaN'))")
-    page.locator("#effect-0 .hit").nth(10).hover(force=True)
+    page.locator("#effects-0 .hit").nth(10).hover(force=True)
     assert page.locator("#tip").text_content().startswith("a: ")
 
 
@@ -237,6 +238,13 @@ def test_codes_are_drawn_as_points(of_flags):
     assert effects["code"]["levels"] == ["1", "2", "3"]
     assert effects["a"]["levels"] is None
     assert effects["a"]["response"] == "P(y = 1)"
+
+
+def test_contrasts_for_scripts(of_flags):
+    found = contrasts_of(of_flags.estimator)
+    assert set(found) == {"a", "code", "color"}
+    assert list(found["code"]) == ["2 - 1", "3 - 1"]
+    assert set(found["code"]["2 - 1"]) == {"mean", "sd", "5%", "50%", "95%"}
 
 
 def test_models_in_words(of_numbers, of_classes, of_formula):

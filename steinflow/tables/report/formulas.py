@@ -5,12 +5,15 @@ from typing import Any
 import numpy as np
 
 from steinflow.results.curves import effect_of
+from steinflow.results.margins import contrasts
 from steinflow.results.summary import weighted_quantiles
 from steinflow.tables.formula_problems import FormulaFit
 from steinflow.tables.report.numbers import plain_numbers
 
 _MOST_EFFECTS = 12
 _MOST_LEVELS = 40
+_MOST_CONTRASTS = 12  # levels of a predictor
+_MOST_ROWS = 20_000  # that contrasts are averaged over
 
 
 def effects_of(fitted: FormulaFit) -> list[dict[str, Any]]:
@@ -42,6 +45,19 @@ def effects_of(fitted: FormulaFit) -> list[dict[str, Any]]:
                 "curves": curves,
             }
         )
+    return found
+
+
+def contrasts_of(fitted: FormulaFit) -> dict[str, dict[str, dict[str, float]]]:
+    """Return by predictor how the mean response differs between its values, averaged over the rows.
+
+    Predictors with many levels are left out, and so are all of them where there are very many rows.
+    """
+    frame, found = fitted.target.about.frame, {}
+    for name in sorted({name for names in fitted.target.effects() for name in names}):
+        is_few = fitted.is_amount(name) or 1 < frame[name].nunique() <= _MOST_CONTRASTS
+        if is_few and len(frame) <= _MOST_ROWS:
+            found[name] = contrasts(fitted.result_, name).to_dict("index")
     return found
 
 

@@ -96,6 +96,9 @@ def _checks(run):
     if run.predictive is not None:
         hint = "Grey: the rows of the table. Blue: what the model expects, with 90% of the data sets drawn from it."
         chart = _chart("predictive", "The table, and data drawn from the model", hint, classes="chart")
+        if run.predictive.get("groups"):
+            hint = "The same about means. Grey: of the rows of the table. Blue: what the model expects."
+            chart += _chart("grouped", "Means by group", hint, classes="columns")
     heading = MODEL_WORDS[run.model_light].removeprefix("model: ")
     heading = sentence(heading).removesuffix(".")
     return (
