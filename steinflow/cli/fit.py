@@ -9,7 +9,7 @@ import typer
 
 from steinflow.cli import console, options
 from steinflow.cli.formulas import check_choice, problem_name, problem_of
-from steinflow.cli.outputs import keep, print_run, summary_of
+from steinflow.cli.outputs import effects_of_run, keep, print_run, summary_of
 from steinflow.models.columns import counted, shown
 from steinflow.results.outcome import Outcome
 from steinflow.tables.fitting import MethodName, Prepared, prepare, run_fit
@@ -114,7 +114,7 @@ def fit(
     check_choice(target, problem, model=model, drop=drop, missing=missing)
     name = target or problem_name(problem)
     folder = options.new_folder(output, f"{data.name.split('.')[0]}-{name}", overwrite=overwrite)
-    frame = options.read(data, encoding, separator, decimal, thousands, missing_marker)
+    frame = options.read(data, encoding, separator, decimal, thousands, missing_marker, quiet=quiet)
     console.remark(
         f"{shown(data.name)}: {counted(len(frame), 'row')}, {counted(frame.shape[1], 'column')}.", quiet=quiet
     )
@@ -156,7 +156,7 @@ def fit(
         console.remark(note, quiet=quiet)
     keep(partial(run.save, overwrite=overwrite), folder)
     if as_json:
-        console.print_json(summary_of(run, folder))
+        console.print_json(summary_of(run, folder) | effects_of_run(run))
     else:
         print_run(run, folder)
     if run.result.outcome is Outcome.INTERRUPTED:

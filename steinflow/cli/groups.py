@@ -100,7 +100,7 @@ def fit_groups(
         raise typer.BadParameter("the --target column cannot also define the groups.", param_hint="--by")
     name = target or problem_name(problem)
     folder = options.new_folder(output, f"{data.name.split('.')[0]}-{name}-by-{'-'.join(by)}", overwrite=overwrite)
-    frame = options.read(data, encoding, separator, decimal, thousands, missing_marker)
+    frame = options.read(data, encoding, separator, decimal, thousands, missing_marker, quiet=quiet)
     console.remark(
         f"{shown(data.name)}: {counted(len(frame), 'row')}, {counted(frame.shape[1], 'column')}.", quiet=quiet
     )

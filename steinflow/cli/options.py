@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from steinflow.cli import console
 from steinflow.estimators.features import Missing
 from steinflow.models.columns import Frame
 from steinflow.models.formulas import FAMILIES
@@ -126,8 +127,10 @@ def read(
     decimal: str,
     thousands: str | None,
     markers: list[str] | None,
+    *,
+    quiet: bool = False,
 ) -> Frame:
-    """Read a table with these options."""
+    """Read a table with these options, and say what there is to say about it."""
     if is_parquet(data):
         given = {"--encoding": encoding != "utf-8", "--decimal": decimal != ".", "--missing-marker": markers}
         refuse(
@@ -138,7 +141,7 @@ def read(
     # Some programs write a byte order mark at the beginning of UTF-8 files.
     encoding = "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
     separator = "\t" if separator in ("\\t", "tab") else separator
-    return read_table(
+    frame = read_table(
         data,
         encoding=encoding,
         separator=separator,
@@ -146,6 +149,9 @@ def read(
         thousands=thousands,
         missing_markers=markers or (),
     )
+    for note in frame.attrs.pop("notes", []):
+        console.remark(note, quiet=quiet)
+    return frame
 
 
 Formulas = Annotated[

@@ -14,9 +14,10 @@ from steinflow.cli import console
 from steinflow.models.columns import shown
 from steinflow.results.summary import number
 from steinflow.tables.advice import advice
-from steinflow.tables.effects import about_effects
+from steinflow.tables.effects import about_effects, about_others
 from steinflow.tables.formula_problems import FormulaFit
 from steinflow.tables.parameters import Parameters
+from steinflow.tables.report.formulas import contrasts_of, effects_of
 from steinflow.tables.runs import Run
 
 _SHOWN_PARAMETERS = 15
@@ -53,7 +54,7 @@ def print_run(run: Run, folder: Path) -> None:
     console.print_checks(run)
     info, command = run.result.info, f"steinflow {{}} {shlex.quote(str(folder))}"
     lines = [
-        f"\n{len(run.result):,} particles, {info['num_steps']:,} steps of {run.settings['method']} in "
+        f"\n{run.size}, {info['num_steps']:,} steps of {run.settings['method']} in "
         f"{info['seconds']:.1f} s. The run is in {folder}\n",
         Text.assemble("See it:      ", (command.format("report"), "bold")),
         Text.assemble("Predict:     ", (command.format("predict") + " NEW.csv", "bold")),
@@ -77,16 +78,36 @@ def summary_of(run: Run, folder: Path) -> dict[str, Any]:
         "model_checks": {"light": run.model_light, "checks": run.checks},
         "outcome": run.result.outcome.value,
         "ending": run.result.ending.message,
-        "ksd": run.result.ksd,
-        "dispersion": float(np.median(run.result.dispersion)),
+        # A network is judged by its predictions, not by where its weights are.
+        "ksd": None if run.problem.hidden else run.result.ksd,
+        "dispersion": None if run.problem.hidden else float(np.median(run.result.dispersion)),
         "seconds": run.result.info["seconds"],
         "settings": run.settings,
         "data": run.data,
         "held_out": run.evaluation,
         "effects_on": about_effects(run),
         "parameters": _numbers(run.parameters()),
-        **({"group_effects": _numbers(run.estimator.effects())} if isinstance(run.estimator, FormulaFit) else {}),
+        **(_of_formula(run.estimator) if isinstance(run.estimator, FormulaFit) else {}),
         "notes": run.notes,
+    }
+
+
+def effects_of_run(run: Run) -> dict[str, Any]:
+    """Return conditional effects and contrasts of a formula as plain values; {} for other models."""
+    fitted = run.estimator
+    if not isinstance(fitted, FormulaFit):
+        return {}
+    return {"conditional_effects": effects_of(fitted), "contrasts": contrasts_of(fitted)}
+
+
+def _of_formula(fitted):
+    problem = fitted.problem
+    return {
+        "formula": list(problem.formulas),
+        "family": problem.family,
+        "link": fitted.target.regression.link,
+        "priors": fitted.prior_texts(),
+        "group_effects": _numbers(fitted.effects()),
     }
 
 
@@ -101,7 +122,7 @@ def _numbers(parameters: Parameters):
 
 def _parameters(run):
     if isinstance(run.estimator, FormulaFit):
-        return _with_priors(run.estimator, about_effects(run))
+        return _with_priors(run.estimator, about_effects(run), about_others(run))
     parameters = run.parameters().clearest_first()
     rows = _rows(parameters.coefficients(_SHOWN_PARAMETERS)) + _rows(parameters.others())
     more = parameters.num_coefficients - _SHOWN_PARAMETERS
@@ -117,12 +138,12 @@ def _parameters(run):
     return console.table(title, [per, "mean", "sd", "5%", "95%", "mean per unit"], rows)
 
 
-def _with_priors(fitted, what):
+def _with_priors(fitted, what, others):
     """Return the parameters of a formula in the units of the table, each beside its prior."""
     parameters, texts = fitted.parameters(), fitted.prior_texts()
     rows = [[name, *cells, texts[name]] for name, *cells in _rows(parameters)]
     more = len(fitted.effects().names)
-    title = f"Effects on {shown(what)}, per unit of the table" + (
+    title = f"Effects on {shown(what)}, per unit of the table{others}" + (
         f" (see --json or the report for {more} effects of groups)" if more else ""
     )
     return console.table(title, ["", "mean", "sd", "5%", "95%", "prior"], rows)

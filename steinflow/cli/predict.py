@@ -10,7 +10,7 @@ from rich.text import Text
 
 from steinflow.cli import console, options
 from steinflow.estimators.features import Missing
-from steinflow.models.cells import describe_missing
+from steinflow.models.cells import describe_missing, missing_rows
 from steinflow.models.columns import TableError, shown
 from steinflow.models.formulas.response import response_columns
 from steinflow.results.files import write_whole
@@ -66,13 +66,9 @@ def predict_rows(
             "the predictions would replace the table itself; name another file.", param_hint="--output"
         )
     saved = load_run(run)
-    frame = options.read(data, encoding, separator, decimal, thousands, missing_marker)
+    frame = options.read(data, encoding, separator, decimal, thousands, missing_marker, quiet=quiet)
     if isinstance(saved.estimator, FormulaFit):
-        options.refuse(
-            {"--missing": missing},
-            "this option is not for formulas: leave out rows with missing values, or fill them in.",
-        )
-        predictions, evaluation, notes = _by_formula(saved.estimator, frame)
+        predictions, evaluation, notes = _by_formula(saved.estimator, frame, data.name, missing or "error")
     else:
         predictions, evaluation, notes = _by_features(saved, frame, data.name, missing or "error")
     predictions.insert(0, "row", np.arange(1, len(predictions) + 1))
@@ -95,11 +91,7 @@ def _by_features(saved, frame, where, missing):
     X, notes = saved.problem.features.matrix(frame, where)
     known = np.isfinite(X).all(axis=1)
     if not known.all() and missing == "error":
-        columns = frame[[column.name for column in saved.problem.features.columns]]
-        raise TableError(
-            f"In {shown(where)}, {describe_missing(columns)}. Add --missing mean to use the mean of each column, "
-            "or --missing drop to leave these predictions empty."
-        )
+        raise _incomplete(frame[[column.name for column in saved.problem.features.columns]], where)
     filled = saved.problem.features.filled(X)
     predictions = prediction_frame(saved.problem.response, saved.estimator, filled)
     if missing == "drop":
@@ -108,14 +100,29 @@ def _by_features(saved, frame, where, missing):
     return predictions, evaluation, notes
 
 
-def _by_formula(fitted, frame):
+def _by_formula(fitted, frame, where, missing):
     """The same for a formula; rows with known answers are compared where the table has all of the response."""
+    columns = frame[[name for name in fitted.needed if name in frame.columns]]
+    usable = ~missing_rows(columns)
+    if not usable.all() and missing == "error":
+        raise _incomplete(columns, where)
+    if missing == "mean":
+        frame, usable = fitted.filled(frame), np.ones(len(frame), bool)
+    if not usable.any():
+        raise TableError(f"No row of {shown(where)} is complete: {describe_missing(columns)}. Add --missing mean.")
     with warnings.catch_warnings(record=True, action="always", category=UserWarning) as said:
-        predictions = prediction_table(fitted, frame)
-    needed = response_columns(fitted.target.about.response_term)
-    known = needed <= set(frame.columns) and not frame[sorted(needed)].isna().any(axis=None)
-    evaluation = evaluate_formula(fitted, frame) if known else None
-    return predictions, evaluation, list(dict.fromkeys(str(warning.message) for warning in said))
+        predictions = prediction_table(fitted, frame[usable]).set_index(np.flatnonzero(usable))
+    response = sorted(response_columns(fitted.target.about.response_term))
+    known = usable & ~missing_rows(frame[response]) if {*response} <= {*frame.columns} else np.zeros(len(frame), bool)
+    evaluation = evaluate_formula(fitted, frame[known].reset_index(drop=True)) if known.any() else None
+    return predictions.reindex(range(len(frame))), evaluation, list(dict.fromkeys(str(each.message) for each in said))
+
+
+def _incomplete(columns, where):
+    return TableError(
+        f"In {shown(where)}, {describe_missing(columns)}. Add --missing mean to use the mean of each column, "
+        "or --missing drop to leave these predictions empty."
+    )
 
 
 def _compared(saved, frame, X, usable):

@@ -9,10 +9,10 @@ from rich.text import Text
 
 from steinflow.cli import console, options
 from steinflow.cli.outputs import summary_of
-from steinflow.models.columns import shown
+from steinflow.models.columns import counted, shown
 from steinflow.results.files import write_whole
 from steinflow.results.summary import number
-from steinflow.tables.comparison import behind_the_best, log_evidence
+from steinflow.tables.comparison import are_comparable, behind_the_best, by_leave_one_out, log_evidence, rows_in_common
 from steinflow.tables.effects import about_effects
 from steinflow.tables.predictions import METRICS
 from steinflow.tables.report import report_html
@@ -54,6 +54,10 @@ def report(
 def compare(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of two or more runs.", show_default=False)],
     *,
+    loo: Annotated[
+        bool,
+        typer.Option("--loo", help="Also compare by leave-one-out: how well each fitted row follows from the others."),
+    ] = False,
     evidence: Annotated[
         bool, typer.Option("--evidence", help="Also show the log evidence, for formulas where it can be computed.")
     ] = False,
@@ -70,12 +74,13 @@ def compare(
         raise ValueError("A comparison needs at least two runs; for one run, use `steinflow report RUN`.")
     loaded = [load_run(folder) for folder in runs]
     summaries = [summary_of(run, folder) for run, folder in zip(loaded, runs, strict=True)]
-    comparable = len({(run.data.get("sha256"), run.data.get("split"), run.data.get("target")) for run in loaded}) == 1
-    differences = behind_the_best(loaded) if comparable else None
+    comparable, common, differences = are_comparable(loaded), len(rows_in_common(loaded)), behind_the_best(loaded)
     evidences = [log_evidence(run) for run in loaded] if evidence else None
+    left_out = by_leave_one_out(loaded) if loo else None
     if as_json:
-        found = {"comparable": comparable, "runs": summaries, "differences": differences}
-        console.print_json(found if evidences is None else {**found, "evidence": evidences})
+        found = {"comparable": comparable, "rows_in_common": common, "runs": summaries, "differences": differences}
+        more = {"loo": left_out, "evidence": evidences}
+        console.print_json(found | {name: values for name, values in more.items() if values is not None})
         return
     names = _distinct(runs)
     rows = [
@@ -83,15 +88,23 @@ def compare(
         ["model", *(console.light_text(run.model_light) if run.model_light else "–" for run in loaded)],
     ]
     rows.append(["family", *(summary["model"] for summary in summaries)])
-    for what in ("method", "num_particles", "batch_size"):
-        rows.append([what.replace("num_", "").replace("_", " "), *(_plain(s["settings"][what]) for s in summaries)])
+    rows.append(["method", *(run.settings["method"] for run in loaded)])
+    rows.append(["size", *(run.size for run in loaded)])
+    rows.append(["batch size", *(_plain(run.settings["batch_size"]) for run in loaded)])
     rows.append(["steps", *(f"{run.result.info['num_steps']:,}" for run in loaded)])
     rows.append(["seconds", *(f"{summary['seconds']:.1f}" for summary in summaries)])
-    rows.append(["KSD", *(number(summary["ksd"]) for summary in summaries)])
-    rows.append(["dispersion (1 is right)", *(f"{summary['dispersion']:.2f}" for summary in summaries)])
+    if any(not run.problem.hidden for run in loaded):
+        rows.append(["KSD", *(_number(summary["ksd"]) for summary in summaries)])
+        rows.append(["dispersion (1 is right)", *(_number(summary["dispersion"], ".2f") for summary in summaries)])
     rows += _metrics(summaries, mark_best=comparable)
     if differences is not None:
         rows.append(["log-likelihood, behind the best", *map(_difference, differences)])
+    if left_out is not None:
+        rows.append(["elpd by leave-one-out", *(_with_error(each, "elpd", "standard_error") for each in left_out)])
+        rows.append(
+            ["elpd, behind the best", *(_with_error(each, "difference", "difference_error") for each in left_out)]
+        )
+        rows.append(["largest Pareto k", *("?" if e["pareto_k"] is None else f"{e['pareto_k']:.2f}" for e in left_out)])
     if evidences is not None:
         rows.append(["log evidence", *map(_evidence, evidences)])
     console.out.print(console.table("", ["", *names], rows))
@@ -100,10 +113,16 @@ def compare(
     for name, each in zip(names, evidences or [], strict=False):
         if each["reason"]:
             console.remark(f"{name}: the log evidence is unknown: {each['reason']}.")
+    for name, each in zip(names, left_out or [], strict=False):
+        if each["reason"]:
+            console.remark(f"{name}, leave-one-out: {each['reason']}.")
     if not comparable:
-        console.remark(
-            "These runs did not hold out the same rows of the same file, so their metrics are not comparable."
-        )
+        remark = "These runs did not hold out the same rows of the same file, so their metrics are not comparable."
+        if differences is not None:
+            remark += (
+                f" The difference in log-likelihood is about the {counted(common, 'row')} that all of them held out."
+            )
+        console.remark(remark)
 
 
 def _metrics(summaries, *, mark_best):
@@ -119,9 +138,14 @@ def _metrics(summaries, *, mark_best):
 
 
 def _difference(difference):
-    if difference["mean"] == 0:
-        return "best"
-    return f"{number(difference['mean'])} ± {number(difference['standard_error'])}"
+    return _with_error(difference, "mean", "standard_error")
+
+
+def _with_error(values, name, error):
+    value = values[name]
+    if value is None:
+        return "?"
+    return "best" if value == 0 else f"{number(value)} ± {number(values[error])}"
 
 
 def _evidence(evidence):
@@ -147,6 +171,10 @@ def _distinct(folders):
     """Return the last parts of the paths if they differ, the whole paths otherwise."""
     short = [folder.resolve().name for folder in folders]
     return short if len(set(short)) == len(short) else [str(folder) for folder in folders]
+
+
+def _number(value, digits=None):
+    return "–" if value is None else number(value) if digits is None else f"{value:{digits}}"
 
 
 def _plain(value):

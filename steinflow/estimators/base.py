@@ -40,7 +40,7 @@ from steinflow.typing import Array, Batch, Params, Scalar
 _MIN_ROWS = 256  # fewer cost as much
 _NUMBERS_AT_ONCE = 2**24  # of a layer in a prediction: 128 MB
 _ACTIVATIONS = {"relu": lambda x: np.maximum(x, 0.0), "silu": lambda x: x * special.expit(x), "tanh": np.tanh}
-_INTERCEPT_SD = 2.5  # of the prior of intercepts on the scale of the link, as in models by formula
+INTERCEPT_SD = 2.5  # of the prior of intercepts on the scale of the link, as in models by formula
 _LEARNED = ("shift_", "scale_", "response_shift_", "response_scale_", "classes_", "n_features_in_", "feature_names_in_")
 
 
@@ -120,17 +120,20 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         columns = {"features_": known["features_"].to_json()} if "features_" in known else {}
         return {name: np.asarray(known[name]).tolist() for name in _LEARNED if name in known} | columns
 
-    def restore(self, result: Result, learned: Mapping[str, Any]) -> Self:
+    def restore(self, result: Result, learned: Mapping[str, Any], rows: tuple[Any, Any] | None = None) -> Self:
         """Become the fitted estimator that gave this result, without fitting again.
 
         Args:
             result: the `result_` of that estimator.
             learned: what its `learned` returned.
+            rows: X and y of its fit, so that the result has its target again.
         """
         for name in set(_LEARNED) & set(learned):
             setattr(self, name, np.asarray(learned[name]) if isinstance(learned[name], list) else learned[name])
         if "features_" in learned:
             self.features_ = Features.from_json(learned["features_"])
+        if rows is not None:
+            result = dataclasses.replace(result, target=self._in_units(self._prepared(*rows)))
         return self._keep(result)
 
     @property
@@ -204,7 +207,7 @@ class SteinEstimator(BaseEstimator, abc.ABC):
             batch_size = min(self.batch_size, num_rows)
         if not self.hidden:
             encoded = np.asarray(self._family.encode(y))
-            prior = _centered(self._family.usual_outputs(encoded)), _INTERCEPT_SD
+            prior = _centered(self._family.usual_outputs(encoded)), INTERCEPT_SD
             return GeneralizedLinear(inputs, y, self._family, batch_size=batch_size, intercept_prior=prior)
         return NeuralNetwork(
             inputs,

@@ -17,8 +17,8 @@ from steinflow.results.arviz import psis
 from steinflow.results.result import Result
 from steinflow.results.summary import frames_of
 
-_LARGEST_K = 0.7
-_DRAWS = 2000  # of the trajectory, where one was kept: the tails of importance weights want many
+LARGEST_K = 0.7
+NUM_DRAWS = 2000  # of the trajectory, where one was kept: the tails of importance weights want many
 _WORDS = {"loo": "elpd by leave-one-out", "evidence": "log evidence"}
 
 
@@ -106,12 +106,12 @@ def compare(results: Mapping[str, Result], *, by: Literal["loo", "evidence"] = "
 def _by_loo(results: Mapping[str, Result]) -> Comparison:
     rows, ks, reasons = [], [], []
     for name, result in results.items():
-        elpd, k = leave_one_out(_draws(result), name)
+        elpd, k = leave_one_out(result, name)
         rows.append(elpd)
         ks.append(np.max(k))
-        high = int(np.sum(k > _LARGEST_K))
+        high = int(np.sum(k > LARGEST_K))
         reasons.append(
-            f"Pareto k is above {_LARGEST_K} for {high} of {len(k)} rows, which dominate the posterior; use "
+            f"Pareto k is above {LARGEST_K} for {high} of {len(k)} rows, which dominate the posterior; use "
             "sf.cross_validate, which really leaves rows out"
             if high
             else ""
@@ -145,6 +145,7 @@ def leave_one_out(result: Result, name: str = "the model") -> tuple[np.ndarray, 
     observations = None if result.target is None else result.target.observations
     if observations is None:
         raise ValueError(f"LOO needs the likelihood of every row, which {name} does not have; use by='evidence'.")
+    result = _draws(result)
     found = observations.log_likelihoods(jax.tree.map(np.asarray, result.particles))
     values = np.concatenate([np.reshape(each, (len(result), -1)) for each in found.values()], axis=1).T.astype(float)
     log_weights, k = psis(-values)
@@ -157,7 +158,7 @@ def _draws(result: Result) -> Result:
     if result.states is None:
         return result.with_equal_weights()
     num_kept, num_chains, _ = result.states.shape
-    return result.draws(min(_DRAWS, num_kept * num_chains))
+    return result.draws(min(NUM_DRAWS, num_kept * num_chains))
 
 
 def _ordered(by, names, values, errors, difference_errors, ks, reasons) -> Comparison:

@@ -69,7 +69,7 @@ def effect_of(result: Result, names: Sequence[str]) -> Effect:
     else:
         parts = [(None, (everywhere,))]
     first = grid[names[0]]
-    levels = None if first.dtype.kind in "iuf" else tuple(map(shortened, first.unique()))
+    levels = tuple(map(shortened, first.unique())) if _has_levels(target, names[0]) else None
     positions = first if levels is None else first.map({value: i for i, value in enumerate(first.unique())})
     x = positions.to_numpy(float)
     curves = tuple(Curve(label, x[pick[0]], low[pick], middle[pick], high[pick]) for label, pick in parts)
@@ -78,8 +78,13 @@ def effect_of(result: Result, names: Sequence[str]) -> Effect:
 
 
 def _numbers_first(target, names):
-    columns = target.about.frame
-    return sorted(names, key=lambda name: columns[name].dtype.kind not in "iuf") if len(names) > 1 else list(names)
+    return sorted(names, key=lambda name: _has_levels(target, name)) if len(names) > 1 else list(names)
+
+
+def _has_levels(target, name):
+    """Whether there is nothing between the values of a column: text, codes, and two whole numbers."""
+    values = target.about.frame[name]
+    return name in target.codes or values.dtype.kind not in "iuf" or set(values.unique()) <= {0, 1}
 
 
 def shortened(value: object) -> str:

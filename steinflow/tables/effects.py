@@ -22,6 +22,15 @@ def about_effects(run: Run) -> str:
     return f"the score of each class of {name}"
 
 
+def about_others(run: Run) -> str:
+    """Return what the coefficients of further parameters change, as the end of a heading."""
+    if not isinstance(run.estimator, FormulaFit):
+        return ""
+    regression = run.estimator.target.regression
+    others = {name: regression.family.auxiliary[name] for name in regression.predictors if name != "mu"}
+    return "".join(f"; {name}_... on {_SCALES.get(form, '')} {name}" for name, form in others.items())
+
+
 def _of_formula(fitted: FormulaFit) -> str:
     target = fitted.target
     response, family, link = target.about.response, target.regression.family, target.regression.link
@@ -36,6 +45,8 @@ def _of_formula(fitted: FormulaFit) -> str:
         what = f"success in {name}"
     elif family.name == "lognormal":
         return f"the logarithm of {name}"
+    elif family.name.startswith(("zero_inflated", "hurdle")):
+        what = f"the mean of the count part of {name}"
     else:
         what = name if link == "identity" else f"the mean of {name}"
     return what if link == "identity" else f"{_SCALES.get(link, f'the {link} of')} {what}"

@@ -7,10 +7,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from sklearn.model_selection import train_test_split
 
 from steinflow.estimators import Watch
-from steinflow.estimators.features import Features, Missing
+from steinflow.estimators.features import Features, Missing, Number
 from steinflow.methods.base import Method
 from steinflow.methods.dsvi import DSVI
 from steinflow.methods.map import MAP
@@ -20,18 +19,22 @@ from steinflow.methods.sgld import SGLD, ParallelSGLD
 from steinflow.methods.svgd.ensemble import Ensemble
 from steinflow.methods.svgd.method import SVGD
 from steinflow.models.cells import check_cells, check_kinds, describe_missing, missing_rows
-from steinflow.models.columns import Frame, TableError, as_text, check_column, counted, listed, shown
+from steinflow.models.columns import Frame, TableError, as_text, check_column, counted, in_formula, listed, shown
 from steinflow.models.formulas.separation import separated
+from steinflow.results.comparison import NUM_DRAWS
 from steinflow.results.result import versions
 from steinflow.stein.geometry import even_sample
-from steinflow.tables.checks import MOST_DRAWS, Drawn, chosen_rows, model_checks, predictive_shape
+from steinflow.tables.alternatives import Model
+from steinflow.tables.checks import model_checks, predictive_shape
 from steinflow.tables.parameters import Recorder
 from steinflow.tables.predictions import evaluate, prediction_frame
 from steinflow.tables.problems import MethodName, Problem
-from steinflow.tables.remarks import about_codes, about_collinear
+from steinflow.tables.remarks import about_codes, about_collinear, about_dates, refuse_dates
 from steinflow.tables.remedies import OPTIONS
+from steinflow.tables.residuals import MOST_DRAWS, Drawn, chosen_rows
 from steinflow.tables.responses import FEW_NUMBERS, ModelName, Response, choose_kind
 from steinflow.tables.runs import Run
+from steinflow.tables.splits import split
 
 # By the name on the command line. Langevin steps are in units of the posterior's variance, about 1 / rows.
 METHODS: dict[MethodName, Callable[[int], Method]] = {
@@ -46,8 +49,8 @@ METHODS: dict[MethodName, Callable[[int], Method]] = {
     "map": lambda num_rows: MAP(),
 }
 _MIN_ROWS = 5
+_MOST_NUMBERS = 2**22  # of an array in a run: 32 MB
 RECORDS = 200  # for smooth motion in the report
-_KEPT_PREDICTIONS = 5_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +60,9 @@ class Prepared:
     Attributes:
         problem: what is predicted from what, by which model.
         X, y: encoded rows to fit.
-        held_out: encoded rows to predict: X, y and their numbers in the table.
+        held_out: encoded rows to predict: X, y and their numbers in the file, from 1.
+        kept: the numbers of those whose predictions are kept.
+        rows: the numbers of the rows to fit.
         columns: all columns of the rows to fit except the target, including columns that were left out of the model.
         reason: why this model was chosen.
         notes: what the user should know about the data.
@@ -67,6 +72,8 @@ class Prepared:
     X: np.ndarray
     y: np.ndarray
     held_out: tuple[np.ndarray, np.ndarray, np.ndarray]
+    kept: np.ndarray
+    rows: np.ndarray
     columns: Frame
     reason: str
     notes: list[str]
@@ -108,26 +115,33 @@ def prepare(
         raise TableError(f"'{shown(target)}' is the --target, so --drop cannot leave it out.")
     if both := sorted({*drop} & {*categorical}):
         raise TableError(f"--drop leaves out {listed(both)}, so --categorical cannot use it; keep one of the two.")
-    whole = as_text(frame, categorical)
+    whole = as_text(frame.reset_index(drop=True), categorical)
     frame, notes = _usable(whole.drop(columns=list(drop)), target, where, missing)
     if frame[target].nunique() > FEW_NUMBERS:  # fewer may be classes, however they are written
         check_cells(target, frame[target], OPTIONS, "name another --target")
+        refuse_dates(target, frame[target], "name another --target")
     kind, reason = choose_kind(frame[target], model)
     response = Response.learn(frame[target], kind)
-    learn, test = _split(frame[target], kind, test_fraction, seed)
+    rows = split(len(whole), frame.index.to_numpy(), test_fraction, seed, whole[target])
+    learn, test, _ = (frame.index.get_indexer(part) for part in rows)
     columns = frame.drop(columns=target)
     check_kinds(columns, OPTIONS, free=frozenset(categorical))
     features = Features.learn(columns.iloc[learn])
     X = features.filled(features.matrix(columns, where)[0])
     y = response.encode(frame[target])
     problem = Problem(features, response, hidden if model == "network" else ())
-    numbers = frame.index.to_numpy()[test] + 1
-    notes += [*features.notes, *about_codes(columns.iloc[learn], frame[target].iloc[learn])]
+    is_network = bool(problem.hidden)
+    notes += [
+        *features.notes,
+        *about_dates(columns),
+        *about_codes(columns.iloc[learn], frame[target].iloc[learn], is_network=is_network),
+    ]
     notes += [] if problem.hidden else about_collinear(X[learn], features.labels)
     if kind == "classes" and not problem.hidden:
         notes += separated(X[learn], y[learn], features.labels)
     others = whole.drop(columns=target).loc[frame.index[learn]]
-    return Prepared(problem, X[learn], y[learn], (X[test], y[test], numbers), others, reason, notes)
+    fitted, held_out, kept = (part + 1 for part in rows)
+    return Prepared(problem, X[learn], y[learn], (X[test], y[test], held_out), kept, fitted, others, reason, notes)
 
 
 def run_fit(
@@ -171,7 +185,7 @@ def run_fit(
         random_state=seed,
     )
     estimator.fit(prepared.X, prepared.y, watch=Watch(progress, {"parameters": recorder}, RECORDS))
-    evaluation, held_out = _on_held_out(problem.response, estimator, prepared.held_out)
+    evaluation, held_out = _on_held_out(problem.response, estimator, prepared)
     return finished(
         problem,
         estimator,
@@ -187,6 +201,7 @@ def run_fit(
         data={**(data or {}), "num_rows": num_rows, "num_held_out": len(prepared.held_out[1])},
         evaluation=evaluation,
         held_out=held_out,
+        fitted={"row": prepared.rows, "X": prepared.X, "y": prepared.y},
         drawn=_drawn(prepared, estimator),
         notes=prepared.notes,
         command=command,
@@ -202,6 +217,7 @@ def finished(
     data: dict[str, Any],
     evaluation: dict[str, Any] | None,
     held_out: Frame | None,
+    fitted: dict[str, np.ndarray],
     drawn: Drawn | None,
     notes: list[str],
     command: str,
@@ -215,6 +231,7 @@ def finished(
         data=data,
         evaluation=evaluation,
         held_out=held_out,
+        fitted=_to_compare(fitted, estimator.result_.states),
         checks=[check.to_json() for check in model_checks(drawn, evaluation)],
         predictive=predictive_shape(drawn),
         notes=notes,
@@ -224,10 +241,12 @@ def finished(
     )
 
 
-def check_test_fraction(test_fraction: float) -> None:
-    """Refuse what is no part of the rows that could be held out."""
-    if not 0 <= test_fraction <= 0.9:
-        raise ValueError(f"--test-fraction must be between 0 and 0.9, a fraction of the rows; got {test_fraction:g}.")
+def _to_compare(fitted, states):
+    """Return what leave-one-out needs: about as many states as it takes, and no array of very many numbers."""
+    if states is not None:
+        every = max(1, len(states) * states.shape[1] // NUM_DRAWS)
+        fitted = {**fitted, "states": np.asarray(states[::every], np.float32)}
+    return {name: values for name, values in fitted.items() if values.size <= _MOST_NUMBERS}
 
 
 def _drawn(prepared, estimator) -> Drawn:
@@ -237,20 +256,40 @@ def _drawn(prepared, estimator) -> Drawn:
     used = frozenset(column.name for column in problem.features.columns)
     frame = prepared.columns.iloc[rows]
     if problem.response.kind == "classes":
-        return drawn_classes(estimator.predict_proba(X), y.astype(int), frame, used)
+        return drawn_classes(estimator.predict_proba(X), y.astype(int), frame, used, _model(prepared))
     chosen = even_sample(len(estimator.result_), MOST_DRAWS, estimator.result_.weights)
     times = -(-MOST_DRAWS // len(chosen))
     draws = np.concatenate([estimator.sample_y(X, seed)[chosen] for seed in range(times)])
     mean, sd = estimator.predict(X, return_std=True)
-    return Drawn(problem.response.kind, y, mean, sd, draws, frame, used, problem.model)
+    return Drawn(problem.response.kind, y, mean, sd, draws, frame, used, _model(prepared))
 
 
-def drawn_classes(probabilities: np.ndarray, codes: np.ndarray, frame: Frame, used: frozenset[str]) -> Drawn:
+def _model(prepared) -> Model:
+    """Return what advice about a model of a target column depends on, with the formula that says the same."""
+    problem, y = prepared.problem, np.concatenate([prepared.y, prepared.held_out[1]])
+    columns = problem.features.columns
+    codes = [in_formula(column.name) for column in columns]
+    families = {"numbers": "gaussian", "counts": "poisson"}
+    several = len(problem.response.labels) > 2
+    return Model(
+        form="network" if problem.hidden else "target",
+        family=families.get(problem.response.kind, "categorical" if several else "bernoulli"),
+        formulas=(f"{in_formula(problem.response.name)} ~ {' + '.join(codes)}",),
+        lowest=float(np.min(y)),
+        are_whole=bool(np.all(y == np.round(y))),
+        amounts=frozenset(column.name for column in columns if isinstance(column, Number)),
+        hidden=problem.hidden,
+    )
+
+
+def drawn_classes(
+    probabilities: np.ndarray, codes: np.ndarray, frame: Frame, used: frozenset[str], model: Model
+) -> Drawn:
     """Return what classes are checked by: how often the second of two, or the first guess of more, came true."""
     expected = np.ones(len(codes), int) if probabilities.shape[1] == 2 else np.argmax(probabilities, axis=1)
     mean = np.clip(probabilities[np.arange(len(codes)), expected], 0.0, 1.0)
     happened = (codes == expected).astype(float)
-    return Drawn("classes", happened, mean, np.sqrt(mean * (1 - mean)), None, frame, used, "classes")
+    return Drawn("classes", happened, mean, np.sqrt(mean * (1 - mean)), None, frame, used, model)
 
 
 def _usable(frame, target, where, missing):
@@ -285,28 +324,11 @@ def _usable(frame, target, where, missing):
     return frame[~lost], notes
 
 
-def _split(target, kind, test_fraction, seed):
-    """Return which rows to fit and which to hold out; of every class its share, where there are enough."""
-    check_test_fraction(test_fraction)
-    rows, labels = np.arange(len(target)), np.zeros(len(target), int)
-    if kind == "classes":
-        labels, _ = target.factorize()
-    # One row of every class is fitted in any case, so that the model knows the class.
-    free = np.setdiff1d(rows, np.unique(labels, return_index=True)[1])
-    num_test = min(max(1, round(test_fraction * len(rows))), len(free) - 1) if test_fraction > 0 else 0
-    if num_test < 1:
-        return rows, rows[:0]
-    counts = np.unique_counts(labels[free]).counts
-    enough = min(counts) > 1 and len(counts) <= min(num_test, len(free) - num_test)
-    _, test = train_test_split(free, test_size=num_test, random_state=seed, stratify=labels[free] if enough else None)
-    return np.setdiff1d(rows, test), np.sort(test)
-
-
-def _on_held_out(response, estimator, held_out):
-    X, y, numbers = held_out
+def _on_held_out(response, estimator, prepared):
+    X, y, numbers = prepared.held_out
     if not len(y):
         return None, None
-    some = np.sort(np.random.default_rng(0).permutation(len(y))[:_KEPT_PREDICTIONS])
+    some = np.isin(numbers, prepared.kept)
     table = prediction_frame(response, estimator, X[some])
     table["log_likelihood"] = estimator.log_predictive(X[some], y[some])
     table.insert(0, "truth", response.decode(y[some]))

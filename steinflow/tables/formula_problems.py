@@ -11,6 +11,7 @@ import numpy as np
 from steinflow.models.columns import Frame, TableError, as_text, check_column, listed
 from steinflow.models.formulas import FormulaTarget, formula
 from steinflow.models.formulas.priors import described
+from steinflow.models.formulas.response import trial_columns
 from steinflow.results.result import Result
 from steinflow.results.summary import columns_of
 from steinflow.tables.parameters import FOLLOWED, Parameters
@@ -121,6 +122,34 @@ class FormulaFit:
         assert self._target is not None
         return self._target
 
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """The names of the classes that are predicted; None where it is an amount."""
+        response = self.target.about.response
+        if response.levels is not None or self.target.regression.family.name != "bernoulli":
+            return response.levels
+        frame = self.target.about.frame
+        is_flag = response.name in frame.columns and frame[response.name].dtype.kind == "b"
+        return ("False", "True") if is_flag else ("0", "1")
+
+    def is_amount(self, name: str) -> bool:
+        """Whether a column is used as a number, and not as a group or within C()."""
+        return self.target.about.frame[name].dtype.kind in "iuf" and name not in self.target.codes
+
+    def filled(self, frame: Frame) -> Frame:
+        """Return a table with the mean, or the most frequent code or text, of the fit in place of missing values."""
+        known = self.target.about.frame
+        names = [name for name in self.needed if name in frame.columns and name in known.columns]
+        usual = {name: known[name].mean() if self.is_amount(name) else known[name].mode().iloc[0] for name in names}
+        infinite = [-np.inf, np.inf]
+        return frame.assign(**{name: frame[name].replace(infinite, np.nan).fillna(usual[name]) for name in names})
+
+    @property
+    def needed(self) -> list[str]:
+        """The columns that predictions need."""
+        about = self.target.about
+        return sorted({*about.predictor_columns, *trial_columns(about.response_term)})
+
     def learned(self) -> dict[str, Any]:
         """Return the rows of the fit as plain values; the target follows from them."""
         frame = self.target.about.frame
@@ -171,8 +200,8 @@ class FormulaFit:
         base, regression = _base(name, self.result_.particles), self.target.regression
         if base in regression.group_names():
             return "effect"
-        slopes = {p.named(term.name) for p in regression.predictors.values() for term in p.terms}
-        return "slope" if base in slopes else "other"
+        mean = regression.predictors["mu"]  # slopes of another parameter are on its own scale
+        return "slope" if base in {mean.named(term.name) for term in mean.terms} else "other"
 
 
 def _base(name, particles):

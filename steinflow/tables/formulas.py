@@ -21,15 +21,17 @@ from steinflow.models.formulas.response import response_columns
 from steinflow.models.formulas.syntax import parse
 from steinflow.models.supervised import usual_batch_size
 from steinflow.stein.geometry import even_sample
-from steinflow.tables.checks import MOST_DRAWS, Drawn, chosen_rows
-from steinflow.tables.fitting import METHODS, RECORDS, check_test_fraction, drawn_classes, finished
+from steinflow.tables.alternatives import Model
+from steinflow.tables.fitting import METHODS, RECORDS, drawn_classes, finished
 from steinflow.tables.formula_problems import FormulaFit, FormulaProblem, FormulaRecorder
 from steinflow.tables.predictions import INTERVAL_LEVELS, about_classes
 from steinflow.tables.problems import MethodName
-from steinflow.tables.remarks import about_codes
+from steinflow.tables.remarks import about_codes, about_dates, refuse_dates
 from steinflow.tables.remedies import OPTIONS
+from steinflow.tables.residuals import MOST_DRAWS, Drawn, chosen_rows
 from steinflow.tables.responses import FEW_NUMBERS
 from steinflow.tables.runs import Run
+from steinflow.tables.splits import check_test_fraction, split
 
 _DRAWS = 2000  # of the response of a row, for its interval
 _INTERVAL = (0.05, 0.95)
@@ -68,7 +70,7 @@ def fit_formula(
     whole = problem.target(frame)  # errors in the formula, and rows with missing values, before any split
     usable, notes = whole.about.frame, [note for note in whole.notes if "right-censored" not in note]
     notes += _remarks(whole)
-    test = _held_out(usable, test_fraction, seed)
+    test, kept = _held_out(whole, frame, test_fraction, seed)
     learn = usable.drop(index=usable.index[test]).reset_index(drop=True)
     method = method or problem.default_method
     if method != "nuts":  # which needs all rows
@@ -90,10 +92,11 @@ def fit_formula(
     evaluation, table = None, None
     if len(test):
         evaluation, logs = _evaluated(fitted, held_out)
-        table = prediction_table(fitted, held_out)
-        table["log_likelihood"] = logs
-        table.insert(0, "truth", _truth(target, held_out))
-        table.insert(0, "row", whole.about.row_numbers[test] + 1)
+        some = held_out[kept].reset_index(drop=True)
+        table = prediction_table(fitted, some)
+        table["log_likelihood"] = logs[kept]
+        table.insert(0, "truth", _truth(fitted, some))
+        table.insert(0, "row", whole.about.row_numbers[test][kept] + 1)
     others = frame.iloc[np.delete(whole.about.row_numbers, test)]
     return finished(
         problem,
@@ -110,7 +113,8 @@ def fit_formula(
         data={**(data or {}), "num_rows": len(learn), "num_held_out": len(test)},
         evaluation=evaluation,
         held_out=table,
-        drawn=_drawn_anew(fitted, others),
+        fitted={"row": np.delete(whole.about.row_numbers, test) + 1},
+        drawn=_drawn_anew(fitted, others, _model(fitted, whole.about.response.y)),
         notes=[*notes, *(note for note in target.notes if "right-censored" in note)],
         command=command,
     )
@@ -122,7 +126,7 @@ def prediction_table(fitted: FormulaFit, frame: Frame) -> Frame:
 
     target, result, frame = fitted.target, fitted.result_, fitted.problem.read(frame)
     mean = np.asarray(target.predict(result.particles, frame, weights=result.weights), float)
-    levels = target.about.response.levels
+    levels = fitted.classes
     if levels is None:
         low, high = np.quantile(_drawn(fitted, frame), _INTERVAL, axis=0)
         return pandas.DataFrame({"prediction": mean, "5%": low, "95%": high})
@@ -148,7 +152,7 @@ def _evaluated(fitted, frame):
     logs = log_mean_exp(np.asarray(target.log_likelihoods(result.particles, rows), float), result.probabilities)
     response = target.response(frame)
     mean = np.asarray(target.predict(result.particles, frame, weights=result.weights), float)
-    if response.levels is not None or target.regression.family.name == "bernoulli":
+    if fitted.classes is not None:
         metrics, details = about_classes(_probabilities(mean), response.y.astype(int))
     elif response.is_bound is not None:
         metrics, details = {}, {}
@@ -171,23 +175,23 @@ def _check_response(frame, problem) -> None:
     name = problem.formulas[0].split("~")[0].strip()
     if name in frame.columns and frame[name].nunique() > FEW_NUMBERS:
         check_cells(name, frame[name], OPTIONS, "predict another column")
+        refuse_dates(name, frame[name].dropna(), "predict another column")
 
 
 def _remarks(target):
     """Return remarks about columns that a formula takes as amounts."""
     frame, y = target.about.frame, target.about.response.y
     slopes = [term.name for term in target.about.designs["mu"].common if term.name in frame.columns]
-    return about_codes(frame[slopes], frame.assign(y=y)["y"]) if slopes else []
+    return [*about_dates(frame[slopes]), *about_codes(frame[slopes], frame.assign(y=y)["y"])]
 
 
-def _truth(target, frame):
-    """Return the response of every row, classes by their labels; None where there is no single one."""
-    response = target.response(frame)
-    levels = target.about.response.levels
+def _truth(fitted, frame):
+    """Return the response of every row, classes by their labels."""
+    response, levels = fitted.target.response(frame), fitted.classes
     return response.y if levels is None else np.array(levels, dtype=object)[response.y.astype(int)]
 
 
-def _drawn_anew(fitted, others) -> Drawn | None:
+def _drawn_anew(fitted, others, model) -> Drawn | None:
     """Return some fitted rows beside rows drawn anew; None where values are censored."""
     target, result = fitted.target, fitted.result_
     about, family = target.about, target.regression.family
@@ -197,12 +201,28 @@ def _drawn_anew(fitted, others) -> Drawn | None:
     frame, y = about.frame.iloc[rows].reset_index(drop=True), about.response.y[rows]
     shown = others.drop(columns=[n for n in response_columns(about.response_term) if n in others]).iloc[rows]
     used, pooled = frozenset(about.predictor_columns), bool(target.regression.group_names())
-    if about.response.levels is not None or family.name == "bernoulli":
+    if fitted.classes is not None:
         mean = np.asarray(target.predict(result.particles, frame, weights=result.weights), float)
-        return dataclasses.replace(drawn_classes(_probabilities(mean), y.astype(int), shown, used), pooled=pooled)
+        drawn = drawn_classes(_probabilities(mean), y.astype(int), shown, used, model)
+        return dataclasses.replace(drawn, pooled=pooled)
     draws = _drawn(fitted, frame, MOST_DRAWS)
     kind = "counts" if family.name.endswith(("poisson", "binomial")) else "numbers"
-    return Drawn(kind, y, draws.mean(axis=0), draws.std(axis=0), draws, shown, used, family.name, pooled)
+    return Drawn(kind, y, draws.mean(axis=0), draws.std(axis=0), draws, shown, used, model, pooled)
+
+
+def _model(fitted, y) -> Model:
+    """Return what advice about a formula depends on, with all responses of the table."""
+    problem, about = fitted.problem, fitted.target.about
+    return Model(
+        form="formula",
+        family=problem.family,
+        formulas=problem.formulas,
+        lowest=float(np.min(y)),
+        are_whole=bool(np.all(y == np.round(y))),
+        amounts=frozenset(name for name in about.predictor_columns if fitted.is_amount(name)),
+        link=problem.link,
+        priors=frozenset(problem.priors),
+    )
 
 
 def _probabilities(mean):
@@ -224,16 +244,22 @@ def _drawn(fitted, frame, num_draws=_DRAWS):
     return np.concatenate([np.asarray(next(iter(each.values())), float) for each in drawn])
 
 
-def _held_out(frame, fraction, seed) -> np.ndarray:
-    """Return the rows to hold out, none of which is the only one with its text in a column."""
-    order = np.random.default_rng(seed).permutation(len(frame))
-    test = order[: round(fraction * len(frame))]
-    learn = order[len(test) :]
-    for name in frame.columns:
-        if frame[name].dtype.kind not in "iufb":
-            values = frame[name].to_numpy()
-            test = test[np.isin(values[test].astype(str), values[learn].astype(str))]
-    return np.sort(test)
+def _held_out(whole, frame, fraction, seed) -> tuple[np.ndarray, np.ndarray]:
+    """Return which of the rows of a formula to hold out, and for which of these predictions are kept.
+
+    No row is held out that is the only one with its text in a column.
+    """
+    usable, numbers = whole.about.frame, whole.about.row_numbers
+    columns = response_columns(whole.about.response_term) & set(frame.columns)
+    response = frame[min(columns)] if len(columns) == 1 else None
+    learn, test, kept = (
+        np.searchsorted(numbers, part) for part in split(len(frame), numbers, fraction, seed, response)
+    )
+    for name in usable.columns:
+        if usable[name].dtype.kind not in "iufb":
+            values = usable[name].to_numpy().astype(str)
+            test = test[np.isin(values[test], values[learn])]
+    return test, np.isin(test, kept)
 
 
 def priors_from(texts: Sequence[str]) -> dict[str, str]:

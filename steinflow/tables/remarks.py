@@ -6,40 +6,45 @@ import shlex
 import numpy as np
 from scipy import stats
 
-from steinflow.models.columns import Column, Frame, in_formula, listed, shown
+from steinflow.models.columns import Column, Frame, TableError, in_formula, listed, shown
 from steinflow.models.formulas.design import collinear
 from steinflow.tables.remedies import formula_option
 
 _NAMES_OF_CODES = re.compile(
-    r"(?:^|[_. ])(id|ids|code|zip|zipcode|postcode|postal|plz|subject|patient|person|participant|district|region|state|"
-    r"county|country|city|school|class|group|site|store|shop|hospital|center|centre|cluster|batch|plot|block|plant|"
-    r"household|family|species|type|category)(?:$|[_. ]|no$|num$|nr$)|(?<=[a-z])(?:Id|ID|Code)$",
+    r"(?:^|[_. ])(id|ids|code|zip|zipcode|postcode|postal|plz|fips|subject|patient|person|participant|customer|doctor|"
+    r"teacher|rater|provider|prov|district|region|state|county|country|city|school|class|group|site|store|shop|dept|"
+    r"inst|hospital|clinic|ward|lab|center|centre|cluster|batch|plot|block|plant|herd|ship|household|family|species|"
+    r"item|product|type|category)(?:$|[_. ]|no$|num$|nr$)|(?<=[a-z])(?:Id|ID|Code)$",
     re.IGNORECASE,
 )
-_DIGITS = 3  # of codes such as 308, 309 or 94110; fewer are as often amounts
 _YEARS = (1800, 2100)
-_SURE = 1e-4  # of a lack of fit, since several columns are looked at
+_SURE = 1e-4  # of means that differ, since several columns are looked at
+_FEWEST = 6  # codes that can be seen to have no order
+_NO_LINE = 0.2  # the most that a line explains of what differs between codes without an order
+_NO_NEIGHBOURS = 1.2  # the least that means of neighbours are apart: 2 without an order, and 0 along a curve
 
 
-def about_codes(frame: Frame, y: Column | None = None) -> list[str]:
-    """Return a remark about columns of whole numbers that look like codes: by name, or by their digits and the target.
+def about_codes(frame: Frame, y: Column | None = None, *, is_network: bool = False) -> list[str]:
+    """Return a remark about columns of whole numbers that look like codes: by their name, or by the target.
 
-    Numbers such as 308, 309, 330 of the same number of digits, each in several rows, are taken for codes where the mean
-    of the target differs between them in a way that no slope describes (the F test of lack of fit).
+    Numbers that come again and again are taken for codes where the mean of the target differs between them (an F test)
+    but has no order: no line describes it, and means of neighbours are as far apart as any two (von Neumann's ratio).
 
     Args:
         frame: the columns whose numbers become slopes.
-        y: the target, where it is a number.
+        y: the target.
+        is_network: whether they become inputs of a network, which has no slopes and no groups.
     """
     found = [name for name in frame.columns if _are_codes(str(name), frame[name], y)]
     if not found:
         return []
+    found.sort(key=lambda name: _NAMES_OF_CODES.search(str(name)) is None)
     many = len(found) > 1
-    return [
-        f"{listed(found)} {'are' if many else 'is'} used as {'amounts' if many else 'an amount'}, with a slope. If "
-        f"{'they hold' if many else 'it holds'} codes, add --categorical {shlex.quote(shown(found[0]))}, or give each "
-        f"code an effect of its own in a formula: {formula_option(f'... + (1 | {in_formula(found[0])})')}."
-    ]
+    text = f"{listed(found)} {'are' if many else 'is'} used as {'amounts' if many else 'an amount'}"
+    text += f"{'' if is_network else ', with a slope'}. If {'they hold' if many else 'it holds'} codes, add "
+    text += f"--categorical {shlex.quote(shown(found[0]))}"
+    group = formula_option(f"y ~ ... + (1 | {in_formula(found[0])})")
+    return [f"{text}{'' if is_network else f', or give each code an effect of its own in a formula: {group}'}."]
 
 
 def about_collinear(X: np.ndarray, names: list[str]) -> list[str]:
@@ -61,11 +66,12 @@ def _are_codes(name, values, y) -> bool:
         return False
     if _NAMES_OF_CODES.search(name):
         return True
-    digits = {len(str(abs(int(value)))) for value in distinct}
     are_years = _YEARS[0] <= distinct[0] and distinct[-1] <= _YEARS[1]
-    if len(digits) > 1 or min(digits) < _DIGITS or are_years or y is None or y.dtype.kind not in "iuf":
+    if are_years or y is None or len(distinct) < _FEWEST:
         return False
-    return _lack_of_fit(whole, y.to_numpy(float)) < _SURE
+    if y.nunique() == 2:
+        return _has_no_order(whole, y.factorize()[0])
+    return y.dtype.kind in "iuf" and _has_no_order(whole, y.to_numpy(float))
 
 
 def _whole_numbers(values):
@@ -77,13 +83,45 @@ def _whole_numbers(values):
     return numbers if whole and np.max(np.abs(numbers)) < 2**53 else None
 
 
-def _lack_of_fit(x, y) -> float:
-    """Return the probability of means by x that lie so far from a line, if they were on one."""
+def _has_no_order(x, y) -> bool:
+    """Whether means of y differ between the values of x, and neither along a line nor from neighbour to neighbour."""
     _, codes = np.unique(x, return_inverse=True)
     counts = np.bincount(codes)
-    by_code = np.bincount(codes, y) / counts
-    within = np.sum((y - by_code[codes]) ** 2)
+    means = np.bincount(codes, y) / counts
+    within, between = np.sum((y - means[codes]) ** 2), np.sum(counts * (means - y.mean()) ** 2)
+    free = len(counts) - 1, len(y) - len(counts)
+    if stats.f.sf(between / free[0] / max(within / free[1], 1e-300), *free) > _SURE:
+        return False
     line = np.polynomial.Polynomial.fit(x, y, 1)(x)
-    beyond = np.sum((line - y) ** 2) - within
-    free = len(counts) - 2, len(y) - len(counts)
-    return float(stats.f.sf((beyond / free[0]) / max(within / free[1], 1e-300), *free))
+    along = np.sum((line - y.mean()) ** 2) / between
+    apart = np.sum(np.diff(means) ** 2) / np.sum((means - means.mean()) ** 2)
+    return bool(along < _NO_LINE and apart > _NO_NEIGHBOURS)
+
+
+def about_dates(frame: Frame) -> list[str]:
+    """Return a remark about columns of dates that are written as numbers, such as 20200131."""
+    found = [name for name in frame.columns if are_dates(frame[name])]
+    if not found:
+        return []
+    return [
+        f"{listed(found)} {'look' if len(found) > 1 else 'looks'} like dates written as numbers, between which the "
+        "steps are uneven (20200131, 20200201); turn them into days since the first."
+    ]
+
+
+def refuse_dates(name: str, values: Column, otherwise: str) -> None:
+    """Refuse a target of such dates."""
+    if are_dates(values):
+        raise TableError(
+            f"Column '{shown(name)}' holds dates written as numbers, such as {values.iloc[0]:.0f}; turn it into "
+            f"numbers that count (days since ..., month, ...), or {otherwise}."
+        )
+
+
+def are_dates(values: Column) -> bool:
+    """Whether all numbers of a column are dates such as 20200131, and not all the same."""
+    numbers = _whole_numbers(values)
+    if numbers is None or not np.all((numbers > 18_000_000) & (numbers < 22_000_000)) or np.ptp(numbers) == 0:
+        return False
+    month, day = numbers // 100 % 100, numbers % 100
+    return bool(np.all((month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)))

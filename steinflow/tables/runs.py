@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from steinflow.models.columns import Frame, shown
+from steinflow.models.columns import Frame, counted, shown
 from steinflow.results.files import appearing, json_text, plain
 from steinflow.results.result import Result, load
 from steinflow.tables.checks import worst
@@ -34,7 +34,7 @@ _PLAIN = (
     "versions",
     "created",
 )  # JSON holds them as they are
-RESULT, DETAILS, _START, _HELD_OUT = "result.nc", "run.json", "start.npy", "held_out.csv"
+RESULT, DETAILS, _START, _HELD_OUT, _FITTED = "result.nc", "run.json", "start.npy", "held_out.csv", "fitted.npz"
 
 
 class RunError(ValueError):
@@ -53,6 +53,8 @@ class Run:
         data: the file, its rows and its checksum.
         evaluation: metrics and calibration on held-out rows; None if none were held out.
         held_out: predictions for some of these rows, beside the truth.
+        fitted: arrays that leave-one-out needs: the `row` numbers in the file, the `states` that particles went
+            through, and for an estimator `X` and `y`, all where they are not too many.
         checks: of the model, whether it fits, as plain values: name, level, text, and what to try.
         predictive: fitted rows beside rows drawn anew, for a plot; None where there is none.
         notes: what the user should know about the data and the fit.
@@ -68,6 +70,7 @@ class Run:
     data: dict[str, Any]
     evaluation: dict[str, Any] | None
     held_out: Frame | None
+    fitted: dict[str, np.ndarray]
     checks: list[dict[str, Any]]
     predictive: dict[str, Any] | None
     notes: list[str]
@@ -90,6 +93,14 @@ class Run:
         """The worst check of the model as a traffic light; None where nothing could be checked."""
         level = worst(self.checks)
         return None if level is None else _LIGHTS[level]
+
+    @property
+    def size(self) -> str:
+        """How many points represent the posterior, in words."""
+        method, count = self.settings["method"], len(self.result)
+        if method == "ensemble":
+            return f"{counted(count, 'network')} of {counted(self.settings['num_particles'], 'member')}"
+        return counted(count, "draw" if method == "nuts" else "particle")
 
     @property
     def regression(self) -> tuple[Problem, Estimator]:
@@ -123,6 +134,7 @@ class Run:
         with appearing(folder) as unfinished:
             self.result.save(unfinished / RESULT)
             np.save(unfinished / _START, self.start, allow_pickle=False)
+            np.savez(unfinished / _FITTED, allow_pickle=False, **self.fitted)
             if self.held_out is not None:
                 (unfinished / _HELD_OUT).write_text(csv_text(self.held_out), "utf-8")
             details = {name: getattr(self, name) for name in _PLAIN}
@@ -162,6 +174,7 @@ def load_run(folder: str | Path) -> Run:
             estimator=problem.estimator().restore(result, details["learned"]),
             start=np.load(folder / _START, allow_pickle=False),
             held_out=read_cells(folder / _HELD_OUT) if (folder / _HELD_OUT).exists() else None,
+            fitted=_arrays(folder / _FITTED),
             **{name: details[name] for name in _PLAIN},
         )
     except RunError:
@@ -169,6 +182,13 @@ def load_run(folder: str | Path) -> Run:
     except (KeyError, TypeError, AttributeError, OSError, ValueError) as error:
         what = f"{type(error).__name__}: {shown(error, 100)}"
         raise RunError(f"The run in {shown(folder)} is damaged ({what}); fit again.") from error
+
+
+def _arrays(path):
+    if not path.exists():  # of an earlier version
+        return {}
+    with np.load(path, allow_pickle=False) as arrays:
+        return dict(arrays)
 
 
 def checksum(path: Path) -> str:

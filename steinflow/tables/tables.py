@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from steinflow.models.columns import Frame, TableError, listed, shown
+from steinflow.models.columns import Frame, TableError, counted, listed, shown
 
 _SEPARATORS = (",", ";", "\t", "|")
 _CSV = (".csv", ".tsv", ".txt", ".gz", ".bz2", ".xz", ".zip")
@@ -25,6 +25,8 @@ def read_table(
     missing_markers: Sequence[str] = (),
 ) -> Frame:
     """Read a CSV or Parquet file. Column names become text, and a column that only numbers the rows is left out.
+
+    What there is to say about how it was read is in `frame.attrs["notes"]`.
 
     Args:
         path: of the file; compressed CSV files may end in .gz, .bz2, .xz or .zip.
@@ -140,6 +142,37 @@ def _read_csv(pandas, path, encoding, separator, decimal, thousands, missing_mar
             "Give the right --separator, or correct the line."
         ) from error
     _refuse_repeated([name.strip() for name in header.iloc[0] if name.strip()], path)
+    if frame.index.equals(pandas.RangeIndex(len(frame))):
+        return frame
+    # The lines have more fields than the header: pandas takes the first ones for the index.
+    first = pandas.read_csv(path, header=None, skiprows=1, nrows=1, dtype=str, keep_default_na=False, **same)
+    return _without_extra_fields(frame, first.iloc[0].tolist(), path)
+
+
+def _without_extra_fields(frame, first_line, path):
+    """Return a table of lines with one field more than the header: row names of R, or an empty field at the end.
+
+    Args:
+        frame: as pandas reads it, with the first field as the index.
+        first_line: the fields of the first line below the header.
+        path: of the file.
+    """
+    names = frame.index
+    if names.nlevels == 1 and first_line[-1] == "" and frame.iloc[:, -1].isna().all():
+        shifted = frame.reset_index().iloc[:, :-1].set_axis(frame.columns, axis=1)
+        return _noted(shifted, "Every line ends with a separator; the empty field behind it was left out.")
+    numbered = names.dtype.kind in "iu" and names.tolist() == list(range(1, len(names) + 1))
+    if names.nlevels == 1 and (numbered or (names.dtype.kind not in "iufb" and names.is_unique)):
+        some = f"{listed(names[:2].tolist())}, ..."
+        return _noted(frame, f"The first field has no name in the header: names of rows ({some}), which were left out.")
+    raise TableError(
+        f"In {shown(path.name)}, the header has {counted(frame.shape[1], 'field')} and the line below it "
+        f"{len(first_line):,}, so it is not known which column is which; correct the header."
+    )
+
+
+def _noted(frame, note):
+    frame.attrs["notes"] = [note]
     return frame
 
 

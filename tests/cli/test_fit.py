@@ -72,7 +72,7 @@ def test_the_same_seed_gives_the_same_run(runs):
 
 def test_nothing_is_pickled(runs):
     names = sorted(path.name for path in runs.svgd.iterdir() if path.suffix != ".html")
-    assert names == ["held_out.csv", "result.nc", "run.json", "start.npy"]
+    assert names == ["fitted.npz", "held_out.csv", "result.nc", "run.json", "start.npy"]
     assert np.load(runs.svgd / "start.npy", allow_pickle=False).dtype == np.float32
 
 
@@ -84,7 +84,7 @@ def test_missing_values_dropped():
     done = steinflow_(*FIT, "--missing", "drop", "--output", "run")
     assert done.exit_code == 0, done.output
     assert "Left out 10 rows" in done.stderr
-    assert json.loads(Path("run/run.json").read_text())["data"]["num_rows"] == 48
+    assert json.loads(Path("run/run.json").read_text())["data"]["num_rows"] == 50
 
 
 @pytest.mark.slow

@@ -65,7 +65,7 @@ def test_codes_are_remarked_upon_and_may_be_categories(frame, tmp_path):
     data, folder = write(codes, tmp_path / "data.csv"), tmp_path / "run"
     options = ["--formula", "count ~ school", "--family", "poisson", *QUICK, "--json", "--test-fraction", "0"]
     done = steinflow_("fit", data, *options, "--output", tmp_path / "slope")
-    assert "--categorical school" in done.stderr
+    assert "--categorical 'school'" in done.stderr
     assert set(json.loads(done.stdout)["parameters"]) == {"Intercept", "school"}
     done = steinflow_("fit", data, *options, "--output", folder, "--categorical", "school")
     parameters = json.loads(done.stdout)["parameters"]
@@ -134,3 +134,26 @@ def test_classes_may_be_numbers(frame, tmp_path, test_fraction):
     assert json.loads(done.stdout)["compared"]["num_rows"] == 58  # two of a class never seen
     assert list(pandas.read_csv(tmp_path / "out.csv"))[2:] == ["P(0)", "P(1)", "P(2)", "P(3)"]
     assert steinflow_("report", folder).exit_code == 0
+
+
+def test_missing_values_of_new_rows(frame, tmp_path):
+    data, folder = write(frame, tmp_path / "data.csv"), tmp_path / "run"
+    formula = "count ~ age + treated"
+    done = steinflow_("fit", data, "--formula", formula, "--family", "poisson", *QUICK, "-o", folder, "--json")
+    assert done.exit_code == 0, done.output
+    about = json.loads(done.stdout)
+    assert (about["formula"], about["family"], about["link"]) == ([formula], "poisson", "log")
+    assert set(about["priors"]) == {"Intercept", "age", "treated[yes]"}
+    assert [effect["first"] for effect in about["conditional_effects"]] == ["age", "treated"]
+    assert list(about["contrasts"]["treated"]) == ["yes - no"]
+    new = frame.iloc[:5].copy()
+    new.loc[1, "age"], new.loc[2, "treated"], new.loc[3, "count"] = None, None, None
+    predict = ["predict", folder, write(new, tmp_path / "new.csv"), "--overwrite", "-o", tmp_path / "out.csv", "--json"]
+    assert "Add --missing mean" in steinflow_(*predict).stderr
+    for missing, gaps, known in (("drop", [1, 2], 2), ("mean", [], 4)):
+        done = steinflow_(*predict, "--missing", missing)
+        assert done.exit_code == 0, done.output
+        assert json.loads(done.stdout)["compared"]["num_rows"] == known
+        assert pandas.read_csv(tmp_path / "out.csv")["prediction"].isna().to_numpy().nonzero()[0].tolist() == gaps
+    write(new.iloc[1:3].assign(age=None), tmp_path / "new.csv")
+    assert "No row of new.csv is complete" in steinflow_(*predict, "--missing", "drop").stderr

@@ -31,6 +31,9 @@ def test_compare(runs):
     assert values["differences"] == [{"mean": 0.0, "standard_error": 0.0}] * 2
     assert "Mean ± sd of effects on the log-odds of 'y' being 'yes'" in " ".join(done.stdout.split())
     assert "at least two runs" in steinflow_("compare", runs.svgd).stderr
+    values = json.loads(steinflow_("compare", runs.svgd, runs.svgd, "--loo", "--json").stdout)
+    assert [each["difference"] for each in values["loo"]] == [0.0, 0.0]
+    assert "elpd by leave-one-out" in " ".join(steinflow_("compare", runs.svgd, runs.other, "--loo").stdout.split())
     assert "needs a model by formula" in steinflow_("compare", runs.svgd, runs.svgd, "--evidence").stderr
 
 

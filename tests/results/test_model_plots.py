@@ -7,6 +7,7 @@ import pandas
 import pytest
 
 import steinflow as sf
+from steinflow.results.curves import effect_of
 
 matplotlib.use("Agg")
 
@@ -78,3 +79,18 @@ def test_censored_data_are_checked_by_survival_curves():
     known = np.array([1.0, 5 / 6, 5 / 6 * 4 / 5, 5 / 6 * 4 / 5, 5 / 6 * 4 / 5 / 2, 5 / 6 * 4 / 5 / 2])
     steps = observed.get_ydata()[np.searchsorted(observed.get_xdata(), [0.5, 1.5, 2.5, 3.5, 4.5, 5.0])]
     np.testing.assert_allclose(steps, known)
+
+
+def test_codes_have_nothing_in_between():
+    rng = np.random.default_rng(0)
+    table = {"code": rng.integers(1, 4, 60).astype(float), "flag": rng.integers(0, 2, 60), "g": rng.integers(0, 40, 60)}
+    table["y"] = table["code"] + rng.normal(size=60)
+    target = sf.formula("y ~ C(code) + flag + (1 | g)", table)
+    assert target.codes == {"code", "g"}
+    along = target.effect_grid(["code"])
+    assert along["code"].tolist() == [1, 2, 3]
+    assert set(along["g"]) <= set(table["g"])
+    assert set(target.effect_grid(["flag"])["code"]) <= {1, 2, 3}  # the mean of codes would be no code
+    result = sf.fit(target, sf.SVGD.paper(), num_particles=20, num_steps=1, key=0, progress=False)
+    assert effect_of(result, ["code"]).levels == ("1", "2", "3")
+    assert effect_of(result, ["flag"]).levels == ("0", "1")

@@ -36,5 +36,15 @@ def of_formula():
 
 
 @pytest.fixture(scope="session")
+def of_flags():
+    """0 and 1, by a number, a code and a text."""
+    frame = tables.two_classes().rename(columns={tables.HOSTILE: "b"})
+    frame["code"] = np.random.default_rng(1).integers(1, 4, len(frame))
+    frame["y"] = (frame["y"] == "yes").astype(int)
+    problem = FormulaProblem(("y ~ a + C(code) + color",), "bernoulli")
+    return fit_formula(frame, problem, num_particles=20, num_steps=60, progress=False, command=HOSTILE_COMMAND)
+
+
+@pytest.fixture(scope="session")
 def of_numbers():
     return _fitted(tables.numbers(), "y")

@@ -1,9 +1,13 @@
 """What coefficients are effects on."""
 
+from types import SimpleNamespace
+
 import example_tables as tables
+import numpy as np
+import pandas
 import pytest
 
-from steinflow.tables.effects import about_effects
+from steinflow.tables.effects import about_effects, about_others
 from steinflow.tables.fitting import prepare
 from steinflow.tables.formula_problems import FormulaFit, FormulaProblem
 
@@ -48,3 +52,29 @@ def test_effects_on_columns(frame, model, expected):
 def test_effects_in_formulas(formula, family, link, expected):
     problem = FormulaProblem((formula,), family, link)
     assert about_effects(Unfitted(problem, problem.target(tables.mixed()))) == expected
+
+
+RNG = np.random.default_rng(0)
+FRAME = pandas.DataFrame({"x": RNG.normal(size=40), "y": RNG.poisson(2, 40), "z": RNG.normal(size=40)})
+
+
+@pytest.mark.parametrize(
+    ("formulas", "family", "effects", "others"),
+    [
+        (("z ~ x",), "gaussian", "'z'", ""),
+        (("z ~ x", "sigma ~ x"), "gaussian", "'z'", "; sigma_... on the logarithm of sigma"),
+        (("y ~ x",), "poisson", "the logarithm of the mean of 'y'", ""),
+        (
+            ("y ~ x", "zi ~ x"),
+            "zero_inflated_poisson",
+            "the logarithm of the mean of the count part of 'y'",
+            "; zi_... on the log-odds of zi",
+        ),
+        (("y ~ x",), "hurdle_negbinomial", "the logarithm of the mean of the count part of 'y'", ""),
+    ],
+)
+def test_in_words(formulas, family, effects, others):
+    problem = FormulaProblem(formulas, family)
+    run = SimpleNamespace(estimator=FormulaFit(problem, problem.target(FRAME)))
+    assert about_effects(run) == effects
+    assert about_others(run) == others

@@ -128,6 +128,7 @@ def test_codes_become_categories_where_asked_for():
     [
         (pandas.date_range("2020-01-01", periods=60).astype(str), "dates or times"),
         ([f"${k},000" for k in range(60)], "without signs of currency"),
+        (pandas.date_range("2020-01-01", periods=60).strftime("%Y%m%d").astype(int), "dates written as numbers"),
     ],
 )
 def test_a_target_that_no_regression_takes(y, words):

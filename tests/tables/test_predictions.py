@@ -3,10 +3,12 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pandas
 import pytest
 from scipy import stats
 
 import steinflow as sf
+from steinflow.tables.formulas import prediction_table
 from steinflow.tables.predictions import METRICS, evaluate, prediction_frame
 from steinflow.tables.responses import Response
 
@@ -101,3 +103,23 @@ def test_metrics_as_text():
     assert METRICS["accuracy"].text(0.5) == "50.0%"
     assert METRICS["rmse"].text(0.123456) == "0.1235"
     assert METRICS["r2"].text(None) == "–"
+
+
+def test_zero_and_one_are_classes(of_flags):
+    table = of_flags.held_out
+    assert list(table) == ["row", "truth", "prediction", "P(0)", "P(1)", "log_likelihood"]
+    assert set(table["truth"]) == {"0", "1"}
+    np.testing.assert_array_equal(table["prediction"] == "1", table["P(1)"] > 0.5)
+    likelihood = np.where(table["truth"] == "1", table["P(1)"], table["P(0)"])
+    np.testing.assert_allclose(np.log(likelihood), table["log_likelihood"], rtol=1e-4)
+
+
+def test_what_takes_the_place_of_missing_values(of_flags):
+    fitted = of_flags.estimator
+    known = fitted.target.about.frame
+    gaps = pandas.DataFrame({"a": [np.nan, np.inf, 1.0], "code": [1, np.nan, 2], "color": ["red", None, "green"]})
+    filled = fitted.filled(gaps)
+    np.testing.assert_allclose(filled["a"], [known["a"].mean()] * 2 + [1.0])
+    assert filled["code"].tolist() == [1, known["code"].mode()[0], 2]  # the mean of codes would be no code
+    assert filled["color"].tolist() == ["red", known["color"].mode()[0], "green"]
+    assert len(prediction_table(fitted, filled)) == 3

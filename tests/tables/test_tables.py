@@ -46,3 +46,27 @@ def test_no_cell_of_a_written_table_is_a_formula_and_all_come_back(tmp_path):
     back = read_cells(path)
     assert back["=head"].tolist() == cells
     assert back["n"].astype(float).tolist() == frame["n"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("lines", "note"),
+    [
+        ('"mpg","cyl"\n"Mazda RX4",21,6\n"Datsun 710",22.8,4\n', "names of rows ('Mazda RX4', 'Datsun 710', ...)"),
+        ('"mpg","cyl"\n"1",21,6\n"2",22.8,4\n', "names of rows"),
+        ("mpg,cyl\n21,6,\n22.8,4,\n", "ends with a separator"),
+    ],
+)
+def test_one_field_more_than_the_header(tmp_path, lines, note):
+    path = tmp_path / "data.csv"
+    path.write_text(lines)
+    frame = read_table(path)
+    assert frame.to_dict("list") == {"mpg": [21.0, 22.8], "cyl": [6, 4]}
+    assert note in frame.attrs["notes"][0]
+
+
+@pytest.mark.parametrize("lines", ["a,y\n0.5,2,3\n0.6,5,6\n", "a,y\n7,2,3\n7,5,\n", "a,y\n0,1,2,3\n0,4,5,6\n"])
+def test_columns_are_not_shifted(tmp_path, lines):
+    path = tmp_path / "data.csv"
+    path.write_text(lines)
+    with pytest.raises(TableError, match="the header has 2 fields and the line below it"):
+        read_table(path)

@@ -1,6 +1,6 @@
 """Tables on which the effects of predictors can be seen: some columns vary, the others are at their usual values."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,23 +20,32 @@ def shown_effects(design: Design) -> list[tuple[str, ...]]:
     return [*alone, *(tuple(sorted(names)) for names in larger)]
 
 
-def grid(frame: Frame, names: Sequence[str], num_points: int) -> Frame:
+def coded(designs: Iterable[Design]) -> frozenset[str]:
+    """Return the columns whose values are names even where they are numbers: those in C(...), and groups."""
+    designs = list(designs)
+    parts = [part for design in designs for term in design.common for part in term.components]
+    parts = [part for part in parts if part.kind == "categoric"]
+    factors = [block[0].factor for design in designs for block in design.groups]
+    return frozenset(name for part in (*parts, *factors) for name in columns_of(part))
+
+
+def grid(frame: Frame, names: Sequence[str], num_points: int, codes: Collection[str] = ()) -> Frame:
     """Return a table on which the first column varies, for a few values of the second, and the others stay.
 
-    Numbers stay at their mean, or where they are whole at their median, text at its most frequent value.
+    Numbers stay at their mean, or where they are whole at their median, text and codes at their most frequent value.
     """
     import pandas
 
     first, *others = names
-    axes = {first: _along(frame[first], num_points)}
+    axes = {first: _along(frame[first], num_points) if first not in codes else _values(frame[first])}
     if others:
-        axes[others[0]] = _some(frame[others[0]])
+        axes[others[0]] = _some(frame[others[0]]) if others[0] not in codes else _values(frame[others[0]])
     table = pandas.DataFrame(
         [dict(zip(axes, values, strict=True)) for values in _product(list(axes.values()))], columns=list(axes)
     )
     for name in frame.columns:
         if name not in axes:
-            table[name] = _usual(frame[name])
+            table[name] = _usual(frame[name]) if name not in codes else frame[name].mode().iloc[0]
     return table
 
 
@@ -47,9 +56,13 @@ def is_number(column: Any) -> bool:
 
 def _along(column, num_points):
     values = np.unique(column.dropna().astype(str)) if not is_number(column) else np.unique(column)
-    if not is_number(column) or (column.dtype.kind in "iu" and len(values) <= _FEW):
+    if not is_number(column) or len(values) <= 2 or (column.dtype.kind in "iu" and len(values) <= _FEW):
         return values.tolist()
     return np.linspace(values[0], values[-1], num_points).tolist()
+
+
+def _values(column):
+    return sorted(column.dropna().unique().tolist(), key=lambda value: (isinstance(value, str), value))
 
 
 def _some(column):

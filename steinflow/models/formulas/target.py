@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from steinflow.models.formulas.design import Design, warn
-from steinflow.models.formulas.effects import grid, shown_effects
+from steinflow.models.formulas.effects import coded, grid, shown_effects
 from steinflow.models.formulas.labels import labels_of
 from steinflow.models.formulas.predictions import (
     coordinates,
@@ -230,6 +230,11 @@ class FormulaTarget(Target):
             }
         return means(self.regression, params, self.rows(table), as_key(key))
 
+    @property
+    def codes(self) -> frozenset[str]:
+        """The columns whose values are names even where they are numbers: those in C(...), and groups."""
+        return coded(self.about.designs.values())
+
     def effects(self) -> list[tuple[str, ...]]:
         """Return the columns, or pairs of them, whose effects on the mean can be shown."""
         return shown_effects(self.about.designs["mu"])
@@ -237,7 +242,7 @@ class FormulaTarget(Target):
     def effect_grid(self, names: Sequence[str], num_points: int = 60) -> Frame:
         """Return a table on which the first of these columns varies, for a few values of the second one."""
         check_columns(self.about.frame, names)
-        return grid(self.about.frame, names, num_points)
+        return grid(self.about.frame, names, num_points, self.codes)
 
     def __str__(self):
         lines = [

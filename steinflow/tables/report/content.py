@@ -126,10 +126,8 @@ def kind_and_labels(run: Run) -> tuple[str, list[str]]:
     if not isinstance(run.estimator, FormulaFit):
         response = run.regression[0].response
         return response.kind, list(response.labels)
-    target = run.estimator.target
-    if target.about.response.levels is not None:
-        return "classes", [str(level) for level in target.about.response.levels]
-    return "numbers", []
+    classes = run.estimator.classes
+    return ("numbers", []) if classes is None else ("classes", list(classes))
 
 
 def _evenly(length, most):

@@ -5,12 +5,15 @@ from typing import Any
 import numpy as np
 
 from steinflow.results.curves import effect_of
+from steinflow.results.margins import contrasts
 from steinflow.results.summary import weighted_quantiles
 from steinflow.tables.formula_problems import FormulaFit
 from steinflow.tables.report.numbers import plain_numbers
 
 _MOST_EFFECTS = 12
 _MOST_LEVELS = 40
+_MOST_CONTRASTS = 12  # levels of a predictor
+_MOST_ROWS = 20_000  # that contrasts are averaged over
 
 
 def effects_of(fitted: FormulaFit) -> list[dict[str, Any]]:
@@ -31,15 +34,30 @@ def effects_of(fitted: FormulaFit) -> list[dict[str, Any]]:
         first, *others = effect.names
         second = others[0] if others and not effect.of_classes else None
         levels = None if effect.levels is None else list(effect.levels)
+        classes = fitted.classes or ()
+        is_share = len(classes) == 2 and not effect.of_classes
         found.append(
             {
                 "first": first,
                 "second": second,
                 "levels": levels,
-                "response": effect.response,
+                "response": f"P({effect.response} = {classes[1]})" if is_share else effect.response,
                 "curves": curves,
             }
         )
+    return found
+
+
+def contrasts_of(fitted: FormulaFit) -> dict[str, dict[str, dict[str, float]]]:
+    """Return by predictor how the mean response differs between its values, averaged over the rows.
+
+    Predictors with many levels are left out, and so are all of them where there are very many rows.
+    """
+    frame, found = fitted.target.about.frame, {}
+    for name in sorted({name for names in fitted.target.effects() for name in names}):
+        is_few = fitted.is_amount(name) or 1 < frame[name].nunique() <= _MOST_CONTRASTS
+        if is_few and len(frame) <= _MOST_ROWS:
+            found[name] = contrasts(fitted.result_, name).to_dict("index")
     return found
 
 
@@ -71,7 +89,7 @@ def groups_of(fitted: FormulaFit) -> list[dict[str, Any]]:
     return found
 
 
-def in_words(fitted: FormulaFit) -> list[str]:
+def formula_in_words(fitted: FormulaFit) -> list[str]:
     """Return the model as sentences."""
     target = fitted.target
     regression, design = target.regression, target.about.designs["mu"]
@@ -81,6 +99,8 @@ def in_words(fitted: FormulaFit) -> list[str]:
         what = "the log-odds of a higher class are"
     elif family.num_levels is not None:
         what = "the score of each class but the first, whose softmax gives the probabilities, is"
+    elif family.name.startswith(("zero_inflated", "hurdle")):
+        what = what.replace("its mean", "the mean of its count part")
     lines = [
         f"{target.about.response.name} follows a distribution of the family {family.name}; {what} a sum of effects."
     ]

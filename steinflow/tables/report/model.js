@@ -3,11 +3,22 @@
 const colors = ["a", "b", "c", "d", "e", "f", "g"];
 
 function effects() {
-  const box = byId("effects");
+  drawEffects("effects", data.effects);
+}
+
+function grouped() {
+  drawEffects("grouped", ((data.predictive || {}).groups || []).map((group) => ({
+    first: group.column, second: null, levels: group.levels, response: `Mean of ${data.target}`, observed: group.observed,
+    curves: [{ label: null, x: group.levels.map((_, i) => i), low: group.low, middle: group.middle, high: group.high }],
+  })));
+}
+
+function drawEffects(id, all) {
+  const box = byId(id);
   if (!box) return;
-  const cells = data.effects.map((_, k) => Object.assign(html("div", undefined, "chart"), { id: `effect-${k}` }));
+  const cells = all.map((_, k) => Object.assign(html("div", undefined, "chart"), { id: `${id}-${k}` }));
   box.replaceChildren(...cells); // all of them, so that each has its width before it is drawn
-  data.effects.forEach((effect, k) => {
+  all.forEach((effect, k) => {
     drawEffect(cells[k], effect);
     if (effect.curves.length > 1) cells[k].append(legend(effect));
   });
@@ -25,17 +36,23 @@ function legend(effect) {
 }
 
 function drawEffect(cell, effect) {
-  const all = effect.curves.flatMap((curve) => [...curve.low, ...curve.high]);
+  const all = [...effect.curves.flatMap((curve) => [...curve.low, ...curve.high]), ...(effect.observed || [])];
   const x = effect.levels ? [-0.5, effect.levels.length - 0.5] : extent(effect.curves[0].x, 0.02);
-  const room = (cell.clientWidth - 60) / Math.max(1, (effect.levels || []).length);
+  const levels = effect.levels || [], space = (cell.clientWidth - 60) / Math.max(1, levels.length);
+  const every = levels.length > 8 ? Math.ceil((Math.min(6, Math.max(...levels.map((level) => level.length))) * 7 + 6) / space) : 1;
+  const room = every * space;
   const plot = axes(cell, {
     height: 250, x, y: extent(all), title: short(effect.response, cell.clientWidth / 9), xLabel: effect.first,
-    ...(effect.levels ? { xTicks: effect.levels.map((_, i) => i), xFormat: (i) => short(effect.levels[i], room / 7) } : {}),
+    ...(effect.levels ? { xTicks: levels.map((_, i) => i).filter((i) => i % every === 0), xFormat: (i) => short(effect.levels[i], room / 7) } : {}),
   });
   const at = (curve, i) => {
     const where = effect.levels ? effect.levels[curve.x[i]] : number(curve.x[i]);
-    return `${effect.first}: ${where}${curve.label === null ? "" : `\n${curve.label}`}\n${number(curve.middle[i])}\n90%: ${number(curve.low[i])} to ${number(curve.high[i])}`;
+    const seen = effect.observed ? `\nthe rows of the table: ${number(effect.observed[i])}` : "";
+    return `${effect.first}: ${where}${curve.label === null ? "" : `\n${curve.label}`}\n${number(curve.middle[i])}\n90%: ${number(curve.low[i])} to ${number(curve.high[i])}${seen}`;
   };
+  (effect.observed || []).forEach((mean, i) => {
+    draw(plot.inside, "rect", { x: plot.x(i) - 10, width: 20, y: plot.y(mean) - 3, height: 6, class: "seen" });
+  });
   effect.curves.forEach((curve, k) => {
     const color = `color-${colors[k % colors.length]}`, shift = effect.levels ? 0.12 * (k - (effect.curves.length - 1) / 2) : 0;
     const xs = curve.x.map((v) => plot.x(v + shift));

@@ -9,6 +9,7 @@ function all() {
   effects();
   groups();
   predictive();
+  grouped();
   if (!data.heldOut || !data.heldOut.calibration) return;
   calibration();
   if (data.heldOut.kind !== "classes") scatter();

@@ -86,7 +86,7 @@ function prepareMotion() {
 let cursors = [];
 function traces() {
   cursors = [];
-  if (!data.trace) return;
+  if (!data.trace || !byId("ksd")) return;
   const { steps, ksd, dispersion } = data.trace, x = [0, Math.max(1, ...steps)];
   const positive = finite(ksd).filter((v) => v > 0);
   const y = positive.length ? [Math.min(...positive) * 0.8, Math.max(...positive) * 1.25] : [0.1, 1];

@@ -6,11 +6,11 @@ from typing import Any
 from steinflow.estimators.features import Number
 from steinflow.results.summary import number
 from steinflow.tables.advice import MODEL_WORDS, WORDS, advice, sentence
-from steinflow.tables.effects import about_effects
+from steinflow.tables.effects import about_effects, about_others
 from steinflow.tables.formula_problems import FormulaFit, FormulaProblem
 from steinflow.tables.predictions import METRICS
 from steinflow.tables.report.content import kind_and_labels, response_name
-from steinflow.tables.report.formulas import in_words
+from steinflow.tables.report.words import in_words
 from steinflow.tables.runs import Run
 
 
@@ -39,14 +39,7 @@ def body_of(run: Run) -> tuple[str, str]:
             _table_of_parameters(run),
         ),
         _motion(run),
-        _section(
-            "run",
-            "How the run went",
-            '<p class="hint">KSD, the kernelized Stein discrepancy, falls while the particles approach the posterior, '
-            "and levels off at the best value that this number of particles can reach. The dispersion should end at 1: "
-            "below 1 the particles are too close together, above 1 they are too far apart.</p>",
-            '<div class="columns"><div id="ksd" class="chart"></div><div id="dispersion" class="chart"></div></div>',
-        ),
+        _way(run),
         _held_out(run),
         _repeat(run),
     ]
@@ -60,7 +53,7 @@ def _header(run):
         f"{data['num_rows']:,} rows fitted",
         f"{data['num_held_out']:,} held out",
         *([] if by_formula else [f"{len(run.problem.features.labels):,} features"]),
-        f"{len(run.result):,} particles",
+        run.size,
         f"{info['num_steps']:,} steps of {run.settings['method']}",
         f"{info['seconds']:.1f} s",
     ]
@@ -103,6 +96,9 @@ def _checks(run):
     if run.predictive is not None:
         hint = "Grey: the rows of the table. Blue: what the model expects, with 90% of the data sets drawn from it."
         chart = _chart("predictive", "The table, and data drawn from the model", hint, classes="chart")
+        if run.predictive.get("groups"):
+            hint = "The same about means. Grey: of the rows of the table. Blue: what the model expects."
+            chart += _chart("grouped", "Means by group", hint, classes="columns")
     heading = MODEL_WORDS[run.model_light].removeprefix("model: ")
     heading = sentence(heading).removesuffix(".")
     return (
@@ -112,11 +108,11 @@ def _checks(run):
 
 
 def _model(run):
-    if not isinstance(run.estimator, FormulaFit):
-        return ""
-    lines = "".join(f"<li>{_text(line)}</li>" for line in in_words(run.estimator))
-    formulas = "\n".join(run.problem.formulas)
-    return _section("words", "The model in words", f"<pre>{_text(formulas)}</pre><ul>{lines}</ul>")
+    lines = "".join(f"<li>{_text(line)}</li>" for line in in_words(run))
+    formulas = (
+        f"<pre>{_text(chr(10).join(run.problem.formulas))}</pre>" if isinstance(run.problem, FormulaProblem) else ""
+    )
+    return _section("words", "The model in words", f"{formulas}<ul>{lines}</ul>")
 
 
 def _effects(run):
@@ -166,7 +162,7 @@ def _about_units(run):
     if run.problem.hidden:
         what = "Single weights of a network mean little. Look at the predictions instead."
     elif isinstance(run.problem, FormulaProblem):
-        what = f"Effects on {_text(about_effects(run))}, per unit of the table."
+        what = f"Effects on {_text(about_effects(run))}, per unit of the table{_text(about_others(run))}."
     else:
         what = (
             f"How much {_text(about_effects(run))} changes when a number grows by a standard deviation, or from 0 to 1."
@@ -218,6 +214,19 @@ def _motion(run):
         '<p class="hint">Each point is a particle: a value for every parameter. The particles are drawn to where '
         "the posterior is high and pushed apart from each other, so that together they show its spread.</p>",
         f'<div id="motion" class="chart"></div>{controls}',
+    )
+
+
+def _way(run):
+    if run.problem.hidden:  # it is judged by its predictions, not by where its weights are
+        return ""
+    return _section(
+        "run",
+        "How the run went",
+        '<p class="hint">KSD, the kernelized Stein discrepancy, falls while the particles approach the posterior, '
+        "and levels off at the best value that this number of particles can reach. The dispersion should end at 1: "
+        "below 1 the particles are too close together, above 1 they are too far apart.</p>",
+        '<div class="columns"><div id="ksd" class="chart"></div><div id="dispersion" class="chart"></div></div>',
     )
 
 

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 from steinflow.tables.formula_problems import FormulaFit, FormulaProblem
-from steinflow.tables.report.formulas import effects_of, groups_of, in_words
+from steinflow.tables.report.formulas import effects_of, formula_in_words, groups_of
 
 
 def words(formulas, family="gaussian", **options):
     problem = FormulaProblem(formulas, family, **options)
-    return " ".join(in_words(FormulaFit(problem, problem.target(tables.mixed()))))
+    return " ".join(formula_in_words(FormulaFit(problem, problem.target(tables.mixed()))))
 
 
 @pytest.mark.parametrize(
