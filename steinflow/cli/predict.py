@@ -9,16 +9,16 @@ import typer
 from rich.text import Text
 
 from steinflow.cli import console, options
-from steinflow.estimators.cells import describe_missing
-from steinflow.estimators.columns import TableError, shown
 from steinflow.estimators.features import Missing
+from steinflow.models.cells import describe_missing
+from steinflow.models.columns import TableError, shown
 from steinflow.models.formulas.response import response_columns
 from steinflow.results.files import write_whole
 from steinflow.results.summary import number
 from steinflow.tables.formula_problems import FormulaFit
 from steinflow.tables.formulas import evaluate_formula, prediction_table
 from steinflow.tables.predictions import evaluate, prediction_frame
-from steinflow.tables.runs import check_new, free_file, load_run
+from steinflow.tables.runs import free_file, load_run
 from steinflow.tables.tables import csv_text
 
 _SHOWN_ROWS, _SHOWN_COLUMNS = 8, 5
@@ -35,9 +35,13 @@ def predict_rows(
     ] = None,
     overwrite: options.Overwrite = False,
     missing: Annotated[
-        Missing,
-        typer.Option(help="What to do about missing values: stop, leave the prediction empty, or use the mean."),
-    ] = "error",
+        Missing | None,
+        typer.Option(
+            help="What to do about missing values: stop (error), leave the prediction empty (drop), or use the mean. "
+            "Default: error.",
+            show_default=False,
+        ),
+    ] = None,
     encoding: options.Encoding = "utf-8",
     separator: options.Separator = None,
     decimal: options.Decimal = ".",
@@ -56,7 +60,7 @@ def predict_rows(
 
       steinflow predict runs/houses-price new-houses.csv
     """
-    check_new(output, overwrite=overwrite)  # before the work, not after it
+    options.check_new_file(output, overwrite=overwrite)
     if output is not None and output.exists() and data.exists() and output.samefile(data):
         raise typer.BadParameter(
             "the predictions would replace the table itself; name another file.", param_hint="--output"
@@ -64,9 +68,13 @@ def predict_rows(
     saved = load_run(run)
     frame = options.read(data, encoding, separator, decimal, thousands, missing_marker)
     if isinstance(saved.estimator, FormulaFit):
+        options.refuse(
+            {"--missing": missing},
+            "this option is not for formulas: leave out rows with missing values, or fill them in.",
+        )
         predictions, evaluation, notes = _by_formula(saved.estimator, frame)
     else:
-        predictions, evaluation, notes = _by_features(saved, frame, data.name, missing)
+        predictions, evaluation, notes = _by_features(saved, frame, data.name, missing or "error")
     predictions.insert(0, "row", np.arange(1, len(predictions) + 1))
     path = write_whole(output or free_file(f"{data.name.split('.')[0]}-predictions", ".csv"), csv_text(predictions))
     if as_json:

@@ -12,7 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from scipy import stats
 
-from steinflow.estimators.columns import Frame, counted, in_formula, shown
+from steinflow.models.columns import Frame, counted, in_formula, shown
+from steinflow.results.summary import number
 from steinflow.results.verdict import Level
 from steinflow.tables.remedies import formula_option
 
@@ -162,7 +163,7 @@ def _on_draws(drawn):
         typical = float(np.median(new))
         # Beyond all of 400 draws: by chance that happens in one of two hundred models.
         level = judge(observed, typical) if observed < np.min(new) or observed > np.max(new) else "good"
-        text = f"{words} {_number(observed)}; in data drawn from the model it is {_number(typical)}"
+        text = f"{words} {number(observed, 3)}; in data drawn from the model it is {number(typical, 3)}"
         found.append(Check(name, level, text, remedies if level != "good" else ()))
 
     def spread(observed, typical):
@@ -274,10 +275,6 @@ def _over_rows(function):
 
 def _grade(off, limit) -> Level:
     return "doubtful" if off > limit else "good"
-
-
-def _number(value) -> str:
-    return f"{value:.3g}"
 
 
 _COUNT_FAMILY = ('a family of counts: --model poisson, or --formula "..." --family negbinomial',)

@@ -10,8 +10,6 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 from steinflow.estimators import Watch
-from steinflow.estimators.cells import check_cells, check_kinds, describe_missing, missing_rows
-from steinflow.estimators.columns import Frame, TableError, as_text, check_column, counted, listed, shown
 from steinflow.estimators.features import Features, Missing
 from steinflow.methods.base import Method
 from steinflow.methods.dsvi import DSVI
@@ -21,6 +19,8 @@ from steinflow.methods.nuts import NUTS
 from steinflow.methods.sgld import SGLD, ParallelSGLD
 from steinflow.methods.svgd.ensemble import Ensemble
 from steinflow.methods.svgd.method import SVGD
+from steinflow.models.cells import check_cells, check_kinds, describe_missing, missing_rows
+from steinflow.models.columns import Frame, TableError, as_text, check_column, counted, listed, shown
 from steinflow.models.formulas.separation import separated
 from steinflow.results.result import versions
 from steinflow.stein.geometry import even_sample
@@ -106,6 +106,8 @@ def prepare(
         check_column(frame, name, where)
     if target in drop:
         raise TableError(f"'{shown(target)}' is the --target, so --drop cannot leave it out.")
+    if both := sorted({*drop} & {*categorical}):
+        raise TableError(f"--drop leaves out {listed(both)}, so --categorical cannot use it; keep one of the two.")
     whole = as_text(frame, categorical)
     frame, notes = _usable(whole.drop(columns=list(drop)), target, where, missing)
     if frame[target].nunique() > FEW_NUMBERS:  # fewer may be classes, however they are written

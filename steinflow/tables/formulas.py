@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.metrics import r2_score, root_mean_squared_error
 
-from steinflow.estimators.cells import check_cells
-from steinflow.estimators.columns import Frame, check_column
 from steinflow.estimators.mixtures import log_mean_exp
 from steinflow.inference.loop import fit
+from steinflow.models.cells import check_cells
+from steinflow.models.columns import Frame
 from steinflow.models.formulas import FormulaError
 from steinflow.models.formulas.cells import check_predictors
 from steinflow.models.formulas.elsewhere import check_foreign
@@ -62,8 +62,6 @@ def fit_formula(
     """
     check_test_fraction(test_fraction)
     _check_response(frame, problem)
-    for name in problem.categorical:
-        check_column(frame, name, "the table")
     for text in problem.formulas:
         check_foreign(text)
     check_predictors(map(parse, problem.formulas), problem.read(frame), OPTIONS)

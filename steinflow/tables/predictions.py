@@ -8,7 +8,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import accuracy_score, confusion_matrix, r2_score, root_mean_squared_error
 
 from steinflow.estimators import SteinClassifier
-from steinflow.estimators.columns import Frame
+from steinflow.models.columns import Frame
 from steinflow.results.summary import number
 from steinflow.tables.problems import Estimator
 from steinflow.tables.responses import Response

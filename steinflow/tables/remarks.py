@@ -1,11 +1,12 @@
 """Remarks about columns that a regression takes as they are, though somebody may not have meant it so."""
 
 import re
+import shlex
 
 import numpy as np
 from scipy import stats
 
-from steinflow.estimators.columns import Column, Frame, in_formula, listed, shown
+from steinflow.models.columns import Column, Frame, in_formula, listed, shown
 from steinflow.models.formulas.design import collinear
 from steinflow.tables.remedies import formula_option
 
@@ -36,8 +37,8 @@ def about_codes(frame: Frame, y: Column | None = None) -> list[str]:
     many = len(found) > 1
     return [
         f"{listed(found)} {'are' if many else 'is'} used as {'amounts' if many else 'an amount'}, with a slope. If "
-        f"{'they hold' if many else 'it holds'} codes, add --categorical {shown(found[0])}, or give each code an "
-        f"effect of its own in a formula: {formula_option(f'... + (1 | {in_formula(found[0])})')}."
+        f"{'they hold' if many else 'it holds'} codes, add --categorical {shlex.quote(shown(found[0]))}, or give each "
+        f"code an effect of its own in a formula: {formula_option(f'... + (1 | {in_formula(found[0])})')}."
     ]
 
 

@@ -5,7 +5,7 @@ import pandas
 import pytest
 
 from steinflow.models.cells import check_cells, check_kinds, describe_missing, missing_rows
-from steinflow.models.columns import TableError, as_text
+from steinflow.models.columns import TableError
 from steinflow.tables.remedies import OPTIONS
 
 
@@ -66,10 +66,3 @@ def test_missing_and_infinite():
     frame = pandas.DataFrame({"a": [1.0, np.nan, np.inf, 4.0], "b": ["x", "y", None, "z"], "c": [1, 2, 3, 4]})
     assert missing_rows(frame).tolist() == [False, True, True, False]
     assert describe_missing(frame) == "2 of 4 rows have missing or infinite values, in 'a' (2), 'b' (1)"
-
-
-def test_codes_have_one_name_whatever_the_type_of_the_column():
-    whole, with_gap = pandas.DataFrame({"zip": [1, 2]}), pandas.DataFrame({"zip": [1.0, np.nan]})
-    assert as_text(whole, ["zip"])["zip"].tolist() == ["1", "2"]
-    assert as_text(with_gap, ["zip"])["zip"].iloc[0] == "1"
-    assert as_text(with_gap, ["zip"])["zip"].isna().tolist() == [False, True]

@@ -1,5 +1,7 @@
 """Remarks about codes that became slopes, and about collinear columns."""
 
+import shlex
+
 import numpy as np
 import pandas
 import pytest
@@ -16,6 +18,7 @@ EFFECTS = RNG.normal(size=400)[CODES]
     [
         ("subject", RNG.integers(1, 20, 200), RNG.normal(size=200), True),
         ("ZipCode", RNG.integers(10_000, 10_020, 200), None, True),
+        ("zip code", RNG.integers(10_000, 10_020, 200), None, True),
         ("provider", CODES, EFFECTS + 0.5 * RNG.normal(size=200), True),
         ("height", CODES, 0.1 * CODES + RNG.normal(size=200), False),  # a slope is right
         ("year", CODES + 1700, EFFECTS, False),
@@ -28,7 +31,7 @@ def test_codes_are_noticed_by_name_or_by_what_they_do(name, values, y, expected)
     remarks = about_codes(pandas.DataFrame({name: values}), None if y is None else pandas.Series(y))
     assert bool(remarks) == expected
     if expected:
-        assert f"--categorical {name}" in remarks[0]
+        assert f"--categorical {shlex.quote(name)}," in remarks[0]
 
 
 def test_collinear_features():

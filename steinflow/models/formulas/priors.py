@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from steinflow.models.formulas.syntax import FormulaError, nearest
+from steinflow.results.summary import number
 from steinflow.targets.observations import Labels
 from steinflow.typing import Array, PRNGKeyArray, Scalar
 
@@ -241,6 +242,6 @@ def described(prior: Prior, place: int | None = None) -> str:
 
 def _shown(values) -> str:
     values = np.asarray(values, float).reshape(-1)
-    texts = [f"{value:.4g}" for value in (values[:1] if np.ptp(values) == 0 else values[:4])]
+    texts = [number(value) for value in (values[:1] if np.ptp(values) == 0 else values[:4])]
     more = ", ..." if len(texts) > 1 and len(values) > 4 else ""
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}{more}]"

@@ -58,8 +58,8 @@ class Response:
 
 def censored(values, status) -> Censored:
     """`censored(time, status)`: status is "right" or 1 where the value is a lower bound, otherwise "none" or 0."""
-    texts = np.asarray(status).astype(str)
-    unknown = sorted(set(map(str, texts)) - set(_STATUS))
+    texts = np.asarray(status).astype(str).tolist()
+    unknown = sorted(set(texts) - set(_STATUS))
     if unknown:
         raise FormulaError(
             f"The status in censored(time, status) must be 'none' or 0, or 'right' or 1; got {_some(unknown)}. A "

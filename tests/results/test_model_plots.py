@@ -1,14 +1,19 @@
 """Plots of what a formula says: the numbers that are drawn."""
 
+import example_tables
 import matplotlib
 import numpy as np
 import pandas
 import pytest
 
 import steinflow as sf
-from steinflow.models.formulas.effects import grid, shown_effects
 
 matplotlib.use("Agg")
+
+
+@pytest.fixture(scope="module")
+def table():
+    return example_tables.mixed()
 
 
 @pytest.fixture(scope="module")
@@ -16,15 +21,6 @@ def result(table):
     """A step from the prior: the plots do not ask whether it is the posterior."""
     target = sf.formula("y ~ x * z + t + (1 | g)", table)
     return sf.fit(target, sf.SVGD.paper(), num_particles=20, num_steps=1, key=0, progress=False)
-
-
-def test_terms_that_interact_are_drawn_together(result, table):
-    assert shown_effects(result.target.about.designs["mu"]) == [("t",), ("x", "z")]
-    rows = grid(table[["x", "z", "t", "g"]], ["x", "z"], 7)
-    assert len(rows) == 21
-    assert rows["t"].nunique() == 1
-    np.testing.assert_allclose(rows["t"].iloc[0], table["t"].mean())
-    assert rows["g"].iloc[0] in set(table["g"])
 
 
 def test_conditional_effects_are_means_without_groups(result):

@@ -5,7 +5,10 @@ import json
 import numpy as np
 import pandas
 import pytest
+import typer
 from commands import QUICK, steinflow_, write
+
+from steinflow.cli.formulas import problem_name, problem_of
 
 FORMULA = "count ~ age + treated + (1 | school)"
 
@@ -29,6 +32,9 @@ def test_fit_shows_priors_and_predict_says_what_is_new(frame, tmp_path):
     assert "5 effects of groups" in " ".join(done.stdout.split())
     assert "On 12 held-out rows" in done.stdout
     new = write(frame.drop(columns="count").assign(school="other").iloc[:3], tmp_path / "new.csv")
+    done = steinflow_("predict", folder, new, "--missing", "mean")
+    assert done.exit_code == 2
+    assert "not for formulas" in done.stderr
     done = steinflow_("predict", folder, new, "--output", tmp_path / "out.csv")
     assert done.exit_code == 0, done.output
     assert "not seen ('other')" in done.stderr
@@ -44,8 +50,10 @@ def test_fit_shows_priors_and_predict_says_what_is_new(frame, tmp_path):
     again = pandas.read_csv(tmp_path / "again.csv")["prediction"].to_numpy()[held_out["row"] - 1]
     np.testing.assert_allclose(again, held_out["prediction"], rtol=1e-4)
     done = steinflow_("compare", folder, folder, "--evidence", "--json")
-    [evidence, _] = json.loads(done.stdout)["evidence"]
-    assert evidence["reason"] or evidence["value"] < 0
+    evidence, again = json.loads(done.stdout)["evidence"]
+    assert evidence == again
+    assert evidence["reason"] is None
+    assert -5 * 48 < evidence["value"] < -48  # of 48 rows: counts around 4 have a mass of 0.2 at most
     done = steinflow_("report", folder)
     assert done.exit_code == 0, done.output
     assert "Each of 5 levels of school has its own intercept" in (folder / "report.html").read_text()
@@ -78,6 +86,8 @@ def test_codes_are_remarked_upon_and_may_be_categories(frame, tmp_path):
         (["--formula", FORMULA, "--prior", "age"], "NAME=DISTRIBUTION", 1),
         (["--formula", FORMULA, "--target", "count"], "either --target COLUMN", 2),
         (["--formula", FORMULA, "--drop", "age"], "the formula chooses the columns", 2),
+        (["--formula", "count ~ age", "--missing", "error"], "rows with missing values are dropped", 2),
+        (["--formula", "count ~ age", "--categorical", "school"], "The formula does not use 'school'", 1),
         (["--target", "count", "--prior", "age=Normal(0, 1)"], "only for formulas", 2),
         (["--target", "count", "--family", "poisson"], "only for formulas", 2),
         ([], "either --target COLUMN", 2),
@@ -90,6 +100,25 @@ def test_misuse_ends_with_a_sentence_and_writes_nothing(frame, tmp_path, options
     assert done.exit_code == code
     assert message in " ".join(done.stderr.replace("│", " ").split())
     assert not folder.exists()
+
+
+def test_options_of_a_formula():
+    assert problem_of(None, None, None, None, None, None) is None
+    problem = problem_of(["y ~ x", "sigma ~ x"], "t", "log", ["x=Normal(0, 1)"], "w", ["g"])
+    assert problem.formulas == ("y ~ x", "sigma ~ x")
+    assert (problem.family, problem.link, problem.weights) == ("t", "log", "w")
+    assert (problem.priors, problem.categorical) == ({"x": "Normal(0, 1)"}, ("g",))
+    assert problem_name(problem) == "y"
+    assert problem_name(None) == ""
+
+
+@pytest.mark.parametrize(
+    "options", [("t", None, None, None), ("gaussian", "log", None, None), ("gaussian", None, None, "w")]
+)
+def test_options_that_are_only_for_formulas(options):
+    family, link, priors, weights = options
+    with pytest.raises(typer.BadParameter, match="only for formulas"):
+        problem_of(None, family, link, priors, weights, None)
 
 
 @pytest.mark.slow
