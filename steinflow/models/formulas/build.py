@@ -148,7 +148,7 @@ def formula(
             centered=predictors["mu"].has_intercept,
         )
     notes += remarks(response, own)
-    warn(notes)
+    warn(notes, 3)
     labels = labels_of(predictors, designs, response.levels)
     chosen = replaced(usual_priors(own, link, response, predictors, arrays), priors, labels)
     predictors = {name: dataclasses.replace(each, plain=_plain(each, chosen)) for name, each in predictors.items()}

@@ -23,9 +23,15 @@ class Bernoulli(ResponseFamily):
 
     def check(self, y, name):
         if not set(np.unique(y)) <= {0, 1}:
+            found = np.unique(y)
+            remedy = (
+                f"write {name}['{found[1]:.15g}'] ~ ... if that value is the success"
+                if len(found) == 2
+                else "for more classes take family='categorical', for several trials family='binomial' and "
+                "p(successes, trials)"
+            )
             raise FormulaError(
-                f"The family 'bernoulli' needs a response of two values; {name!r} has {values_of(y)}. For more classes "
-                "take family='categorical', for successes of several trials family='binomial' and p(successes, trials)."
+                f"The family 'bernoulli' needs 0 and 1, or two texts; {name!r} has {values_of(y)}: {remedy}."
             )
         return y
 

@@ -185,10 +185,10 @@ def names_of_columns(terms: tuple[Term, ...]) -> list[str]:
     return [term.name for term in terms for _ in range(term.num_columns)]
 
 
-def warn(notes: tuple[str, ...]) -> None:
+def warn(notes: tuple[str, ...], stacklevel: int) -> None:
     """Say what there is to say, once, to whoever called."""
     for note in notes:
-        warnings.warn(note, UserWarning, stacklevel=4)
+        warnings.warn(note, UserWarning, stacklevel=stacklevel)
 
 
 def _term(term, name) -> Term:

@@ -109,9 +109,9 @@ def evaluate(term: Any, frame: Frame, environment: Any, levels: tuple[str, ...] 
     else:
         values = frame[component.name]
         if component.reference is not None:
-            hits = np.asarray(values.astype(str) == str(component.reference), float)
+            hits = np.array([label == str(component.reference) for label in _labels(values)], float)
             if not hits.any() and levels is None:
-                found = ", ".join(map(repr, sorted(map(str, values.unique()))[:8]))
+                found = ", ".join(map(repr, sorted(set(_labels(values)))[:8]))
                 raise FormulaError(f"{component.name!r} has no value {component.reference!r}; it has {found}.")
             return Response(component.name, hits, ("other", str(component.reference)))
     match values:
@@ -172,11 +172,16 @@ def _plain(name, values, levels) -> Response:
     if levels is None:
         used = values.cat.remove_unused_categories().cat.categories if hasattr(values, "cat") else values.unique()
         levels = tuple(map(str, used if ordered else sorted(used)))
-    are_names = not is_number or values.dtype.kind == "b"
-    labels = values.astype(str) if are_names else map(_label, values.to_numpy(float))
     position = {level: i for i, level in enumerate(levels)}
-    y = np.array([position.get(label, np.nan) for label in labels], float)
+    y = np.array([position.get(label, np.nan) for label in _labels(values)], float)
     return Response(name, y, levels, is_sorted_text=not (ordered or is_number))
+
+
+def _labels(values) -> list[str]:
+    """Return the name of the class of every row."""
+    if values.dtype.kind in "iuf":
+        return list(map(_label, values.to_numpy(float)))
+    return values.astype(str).tolist()
 
 
 def _label(number) -> str:
@@ -226,10 +231,15 @@ def for_family(response: Response, kind: type[ResponseFamily]) -> tuple[Response
             found = np.unique(y)
             levels = tuple(map(_label, found))
             response = dataclasses.replace(response, y=np.searchsorted(found, y).astype(float), levels=levels)
-        if not 3 <= len(levels) <= max(3, len(y) // 2):
+        if len(levels) < 3:
             raise FormulaError(
-                f"The family {kind.name!r} needs three classes or more; {name!r} has {len(levels)} different values in "
-                f"{len(y)} rows." + (" For two classes use family='bernoulli'." if len(levels) == 2 else "")
+                f"The family {kind.name!r} needs three classes or more; {name!r} has {_some(levels)}."
+                + (" For two classes use family='bernoulli'." if len(levels) == 2 else "")
+            )
+        if len(levels) > max(3, len(y) // 2):
+            raise FormulaError(
+                f"{name!r} has {len(levels)} different values in {len(y)} rows, too many for classes; for numbers take "
+                "another family."
             )
         return kind(num_levels=len(levels)), response
     if kind.name == "bernoulli" and response.levels is not None and len(response.levels) != 2:

@@ -46,9 +46,9 @@ def separated(
     if not involved:
         return ()
     some = ", ".join(map(repr, involved[:_MOST_NAMES])) + (", ..." if len(involved) > _MOST_NAMES else "")
-    which = "together separate" if len(involved) > 1 and not alone else "separates"
+    which = "separates" if len(involved) == 1 else "each separate" if alone else "together separate"
     what = "the two values" if two else "successes and failures" if trials is not None else "the classes"
-    bound = "the prior bounds its effect" if which == "separates" else "the priors bound their effects"
+    bound = "the prior bounds its effect" if len(involved) == 1 else "the priors bound their effects"
     return (f"{some} {which} {what} of the response, in all rows or in some: only {bound}.",)
 
 

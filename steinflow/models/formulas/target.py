@@ -180,7 +180,7 @@ class FormulaTarget(Target):
             arrays, said = about.designs[name].arrays(frame)
             rows["predictors"][name] = predictor_rows(predictor, arrays)
             notes += said
-        warn(tuple(dict.fromkeys(notes)))
+        warn(tuple(dict.fromkeys(notes)), 4)
         if with_response:
             response = self.response(frame)
             if unknown := int(np.isnan(response.y).sum()):

@@ -90,4 +90,4 @@ def test_levels_never_seen_come_last(table):
     np.testing.assert_array_equal(arrays.groups[0][0], [known.index("0:0"), len(known), len(known) + 1])
     assert "2 levels that the fit has not seen ('7:1', '8:2')" in note
     with pytest.warns(UserWarning, match="^once$"):
-        warn(("once",))
+        warn(("once",), 2)

@@ -78,3 +78,8 @@ def test_a_formula_says_it(table):
     apart = np.digitize(table["x"] + 20 * table["t"], [25, 30, 35])
     with pytest.warns(UserWarning, match="'x', 't' together separate the classes"):
         sf.formula("apart ~ x + t", table.assign(apart=apart), family="cumulative")
+
+
+def test_predictors_of_which_each_is_enough():
+    y = (A > 0).astype(float)
+    assert separated(np.column_stack([A, 2 * A, B]), y, ["a", "twice", "b"])[0].startswith("'a', 'twice' each separate")

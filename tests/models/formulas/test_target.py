@@ -145,6 +145,8 @@ def test_a_success_need_not_occur_in_another_table(table):
     target = sf.formula("z['b'] ~ x", table, family="bernoulli")
     without = table[table["z"] != "b"]
     assert not np.any(target.rows(without, with_response=True)["y"])
+    coded = sf.formula("grade['2'] ~ x", table.assign(grade=table["grade"].astype(float)), family="bernoulli")
+    np.testing.assert_array_equal(coded.about.response.y, table["grade"] == 2)
 
 
 def test_nested_levels_are_coded_by_term(table):
