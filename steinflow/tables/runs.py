@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from steinflow.estimators.columns import Frame, counted, shown
+from steinflow.estimators.features import Number
 from steinflow.results.files import appearing
 from steinflow.results.result import Result, load
 from steinflow.tables.checks import worst
@@ -110,6 +111,16 @@ class Run:
         assert not isinstance(self.estimator, FormulaFit)
         return self.problem, self.estimator
 
+    @property
+    def limits(self) -> dict[str, tuple[float, float]]:
+        """The smallest and the largest value of the fitted rows, by column, of columns that are used as numbers."""
+        if isinstance(self.estimator, FormulaFit):
+            frame = self.estimator.target.about.frame
+            names = [name for name in self.estimator.needed if self.estimator.is_amount(name)]
+            return {name: (float(frame[name].min()), float(frame[name].max())) for name in names}
+        columns = (column for column in self.regression[0].features.columns if isinstance(column, Number))
+        return {column.name: column.limits for column in columns if column.limits is not None}
+
     def parameters(self) -> Parameters:
         """Return the named parameters in the units of the target."""
         if isinstance(self.estimator, FormulaFit):
@@ -135,7 +146,8 @@ class Run:
         with appearing(folder) as unfinished:
             self.result.save(unfinished / RESULT)
             np.save(unfinished / _START, self.start, allow_pickle=False)
-            np.savez(unfinished / _FITTED, **self.fitted)
+            arrays: dict[str, Any] = self.fitted
+            np.savez(unfinished / _FITTED, **arrays)
             if self.held_out is not None:
                 (unfinished / _HELD_OUT).write_text(csv_text(self.held_out), "utf-8")
             details = {name: getattr(self, name) for name in _PLAIN}
