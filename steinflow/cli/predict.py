@@ -17,7 +17,7 @@ from steinflow.results.files import write_whole
 from steinflow.results.summary import number
 from steinflow.tables.formula_problems import FormulaFit
 from steinflow.tables.formulas import evaluate_formula, prediction_table
-from steinflow.tables.predictions import evaluate, prediction_frame
+from steinflow.tables.predictions import about_far_rows, evaluate, prediction_frame
 from steinflow.tables.runs import free_file, load_run
 from steinflow.tables.tables import csv_text
 
@@ -71,6 +71,7 @@ def predict_rows(
         predictions, evaluation, notes = _by_formula(saved.estimator, frame, data.name, missing or "error")
     else:
         predictions, evaluation, notes = _by_features(saved, frame, data.name, missing or "error")
+    notes += about_far_rows(frame, saved.limits)
     predictions.insert(0, "row", np.arange(1, len(predictions) + 1))
     path = write_whole(output or free_file(f"{data.name.split('.')[0]}-predictions", ".csv"), csv_text(predictions))
     if as_json:

@@ -28,11 +28,13 @@ class Number:
         name: of the column.
         mean: of the rows to fit.
         is_flag: whether it holds 0 and 1 only, so that its effect is that of going from 0 to 1.
+        limits: the smallest and the largest of the rows to fit; None where they were not kept.
     """
 
     name: str
     mean: float
     is_flag: bool = False
+    limits: tuple[float, float] | None = None
     kind: Literal["number"] = "number"
 
     @property
@@ -138,7 +140,7 @@ class Features:
         kinds: dict[str, Any] = {"number": Number, "category": Category}
         return cls(
             tuple(
-                kinds[column["kind"]](**{name: tuple(v) if name == "values" else v for name, v in column.items()})
+                kinds[column["kind"]](**{name: tuple(v) if isinstance(v, list) else v for name, v in column.items()})
                 for column in columns
             )
         )
@@ -175,7 +177,8 @@ def _number(name, values):
             f"Column '{shown(name)}' has values up to {number(largest, 3)}, while half of them lie between "
             f"{number(low, 3)} and {number(high, 3)}. Is that a mistake, or a code for a missing value?"
         )
-    return Number(name, float(mean), bool(np.all((numbers == 0) | (numbers == 1)))), note
+    limits = float(np.min(numbers)), float(np.max(numbers))
+    return Number(name, float(mean), bool(np.all((numbers == 0) | (numbers == 1))), limits), note
 
 
 def _indicators(column, values):

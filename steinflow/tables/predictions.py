@@ -1,6 +1,7 @@
 """What a fitted model says about rows, as a table, and how well it does on rows with known answers."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import accuracy_score, confusion_matrix, r2_score, root_mean_squared_error
 
 from steinflow.estimators import SteinClassifier
-from steinflow.models.columns import Frame
+from steinflow.models.columns import Frame, shown
 from steinflow.results.summary import number
 from steinflow.tables.problems import Estimator
 from steinflow.tables.responses import Response
@@ -16,6 +17,7 @@ from steinflow.tables.responses import Response
 _BINS = 10
 INTERVAL_LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 _INTERVAL = 0.9
+_FAR = 0.5  # beyond the fitted values, in parts of their range
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +80,33 @@ def prediction_frame(response: Response, estimator: Estimator, X: np.ndarray) ->
         return pandas.DataFrame({"prediction": response.decode(np.argmax(probabilities, axis=1)), **columns})
     low, high = estimator.predict_interval(X, _INTERVAL)
     return pandas.DataFrame({"prediction": estimator.predict(X), "5%": low, "95%": high})
+
+
+def about_far_rows(frame: Frame, limits: Mapping[str, tuple[float, float]]) -> list[str]:
+    """Return a remark about rows that lie far outside of those that were fitted, with the column that is farthest.
+
+    Args:
+        frame: the rows to predict.
+        limits: by column, the smallest and the largest value of the fitted rows.
+    """
+    beyond = np.zeros((len(frame), len(limits)))
+    for k, (name, (low, high)) in enumerate(limits.items()):
+        values = frame[name].to_numpy(float, na_value=np.nan)
+        beyond[:, k] = np.fmax(low - values, values - high) / max(high - low, 1e-300)
+    far = np.flatnonzero(np.any(beyond > _FAR, axis=1))
+    if not len(far):
+        return []
+    row, column = np.unravel_index(np.nanargmax(beyond), beyond.shape)
+    name, (low, high) = list(limits.items())[column]
+    value = number(float(frame[name].iloc[row]))
+    which = f"Row {row + 1:,} lies" if len(far) == 1 else f"{len(far):,} rows lie"
+    where = (
+        f"'{shown(name, 40)}' is {value}" if len(far) == 1 else f"in row {row + 1:,}, '{shown(name, 40)}' is {value}"
+    )
+    return [
+        f"{which} far outside of the fitted rows: {where}, which was {number(low)} to {number(high)} there. Nothing "
+        "tells whether the model holds so far out."
+    ]
 
 
 def evaluate(estimator: Estimator, X: np.ndarray, y: np.ndarray) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from steinflow.estimators.features import Number
 from steinflow.models.columns import Frame, counted, shown
 from steinflow.results.files import appearing, json_text, plain
 from steinflow.results.result import Result, load
@@ -108,6 +109,16 @@ class Run:
         assert isinstance(self.problem, Problem)
         assert not isinstance(self.estimator, FormulaFit)
         return self.problem, self.estimator
+
+    @property
+    def limits(self) -> dict[str, tuple[float, float]]:
+        """The smallest and the largest value of the fitted rows, by column, of columns that are used as numbers."""
+        if isinstance(self.estimator, FormulaFit):
+            frame = self.estimator.target.about.frame
+            names = [name for name in self.estimator.needed if self.estimator.is_amount(name)]
+            return {name: (float(frame[name].min()), float(frame[name].max())) for name in names}
+        columns = (column for column in self.regression[0].features.columns if isinstance(column, Number))
+        return {column.name: column.limits for column in columns if column.limits is not None}
 
     def parameters(self) -> Parameters:
         """Return the named parameters in the units of the target."""

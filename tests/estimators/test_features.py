@@ -12,7 +12,11 @@ def test_numbers_stay_as_they_are():
     features = Features.learn(frame)
     X, notes = features.matrix(frame)
     np.testing.assert_array_equal(X, frame.astype(float))
-    assert features.columns == (Number("t", 1.7e9 + 24.5), Number("n", 24.5), Number("b", 0.5, is_flag=True))
+    assert features.columns == (
+        Number("t", 1.7e9 + 24.5, limits=(1.7e9, 1.7e9 + 49)),
+        Number("n", 24.5, limits=(0, 49)),
+        Number("b", 0.5, is_flag=True, limits=(0, 1)),
+    )
     assert notes == []
 
 

@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import example_tables as tables
 import numpy as np
 import pandas
 import pytest
@@ -9,7 +10,7 @@ from scipy import stats
 
 import steinflow as sf
 from steinflow.tables.formulas import prediction_table
-from steinflow.tables.predictions import METRICS, evaluate, prediction_frame
+from steinflow.tables.predictions import METRICS, about_far_rows, evaluate, prediction_frame
 from steinflow.tables.responses import Response
 
 
@@ -123,3 +124,16 @@ def test_what_takes_the_place_of_missing_values(of_flags):
     assert filled["code"].tolist() == [1, known["code"].mode()[0], 2]  # the mean of codes would be no code
     assert filled["color"].tolist() == ["red", known["color"].mode()[0], "green"]
     assert len(prediction_table(fitted, filled)) == 3
+
+
+def test_rows_far_outside_are_named(of_numbers, of_flags):
+    limits = of_numbers.limits
+    frame = tables.numbers()
+    assert about_far_rows(frame, limits) == []
+    frame.loc[3, "b"] = 500.0
+    [remark] = about_far_rows(frame, limits)
+    assert remark.startswith("Row 4 lies far outside of the fitted rows: 'b' is 500, which was")
+    frame.loc[7, "a"] = np.nan
+    frame.loc[8, "a"] = -1e6
+    assert "2 rows lie far outside of the fitted rows: in row 9, 'a' is -1" in about_far_rows(frame, limits)[0]
+    assert set(of_flags.limits) == {"a"}  # a code has no range
