@@ -18,6 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
+import steinflow as sf
 from benchmarks import candidates, fresh
 from benchmarks.pages import put
 from benchmarks.timing import seconds_per_step
@@ -58,7 +59,7 @@ def main():
     budget = 2.0 if quick else 20.0  # seconds for each comparison
 
     rows = []
-    for measure in (against_products, against_peers, growth, of_a_fresh_process):
+    for measure in (against_products, against_the_paper, against_peers, growth, of_a_fresh_process):
         for row in measure(budget):
             print("  ".join(cell for cell in row.cells() if cell), flush=True)
             rows.append(row)
@@ -84,6 +85,18 @@ def against_products(budget):
         )
         seconds = times["step"], min(times["products"], times["blocked"])
         yield Row(f"step / two bare matrix products, n = {n}", seconds[0] / seconds[1], "×", goal, seconds=seconds)
+
+
+def against_the_paper(budget):
+    """Steps of the default over those of the paper's method: where it arrives, and on average over a run of its own."""
+    for n, goal in {100: 2.0, 1000: 1.5, 10_000: 1.5}.items():
+        x = candidates.start(n, DIM)
+        flow, paper = candidates.steinflow(x, sf.SVGD(exploration=None)), candidates.steinflow(x)
+        times = seconds_per_step({"flow": flow, "paper": paper}, budget=budget)
+        seconds = times["flow"], times["paper"]
+        yield Row(f"step of the flow / the paper's, n = {n}", seconds[0] / seconds[1], "×", goal, seconds=seconds)
+        seconds = candidates.seconds_of_a_run(x), times["paper"]
+        yield Row(f"average step of a run / the paper's, n = {n}", seconds[0] / seconds[1], "×", goal, seconds=seconds)
 
 
 def against_peers(budget):

@@ -1,5 +1,6 @@
 """README and docs: every Python block runs, every link leads somewhere, the site builds without a warning."""
 
+import ast
 import os
 import re
 import runpy
@@ -51,14 +52,6 @@ def is_long(page: Path) -> bool:
     return page.parent.name == "examples" or page.name in LONG
 
 
-each_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
-each_page_in_time = pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=pytest.mark.slow if is_long(page) else ()) for page in PAGES],
-    ids=lambda p: p.relative_to(ROOT).as_posix(),
-)
-
-
 def script(text: str) -> str:
     """The Python blocks of a page as one script, each on its own lines of the page."""
     lines = [""] * (text.count("\n") + 1)
@@ -69,6 +62,19 @@ def script(text: str) -> str:
             start = text.count("\n", 0, block.start("code"))
             lines[start : start + len(code)] = code
     return "\n".join(lines)
+
+
+def path_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+SCRIPTS = {page: code for page in PAGES if (code := script(page.read_text())).strip()}
+each_page = pytest.mark.parametrize("page", PAGES, ids=path_of)
+each_page_with_code = pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.slow if is_long(page) else ()) for page in SCRIPTS],
+    ids=path_of,
+)
 
 
 def few_steps(*args, num_steps=1000, fit=steinflow.fit, **options):
@@ -86,18 +92,42 @@ def as_a_user(tmp_path, monkeypatch):
     assert not jax.config.jax_enable_x64, "all pages run in this process: give this one a process of its own"
 
 
-@each_page_in_time
+@each_page_with_code
 @pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS:UserWarning")
 def test_blocks_run(page, as_a_user, monkeypatch):
     """In this process, where most of what a page needs is imported and compiled already."""
-    code = script(page.read_text())
-    if not code.strip():
-        return
     if page.parent.name == "examples":  # they compare long runs; here they only have to run
         monkeypatch.setattr(steinflow, "fit", few_steps)
     # Under the name of the page, so that a traceback shows its lines.
-    Path(page.name).write_text(code)
+    Path(page.name).write_text(SCRIPTS[page])
     runpy.run_path(page.name, run_name="__main__")
+
+
+def seeds(code: ast.AST) -> set[str]:
+    """Of the keys that are made in a piece of code."""
+    calls = [node for node in ast.walk(code) if isinstance(node, ast.Call)]
+    return {ast.unparse(call.args[0]) for call in calls if ast.unparse(call.func) == "jax.random.key"}
+
+
+@pytest.mark.parametrize("page", SCRIPTS, ids=path_of)
+def test_a_start_and_its_run_have_keys_of_their_own(page):
+    """A run splits its key, as a start may have done: both would hold the same keys."""
+    nodes = list(ast.walk(ast.parse(SCRIPTS[page])))
+    starts = {ast.unparse(node.targets[0]): seeds(node.value) for node in nodes if isinstance(node, ast.Assign)}
+    for call in (node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "sf.fit"):
+        given = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+        assert given.get("key", "0") not in starts.get(given.get("particles"), ()), ast.unparse(call)
+
+
+@pytest.mark.parametrize(
+    ("part", "lines"), [("a-kernel", 10), ("a-method", 50), ("a-step-rule", 30), ("an-exploration", 30)]
+)
+def test_a_new_part_is_short(part, lines):
+    """The first block of each page is all of it, imports and empty lines included."""
+    block = BLOCK.search((DOCS / "contributing" / f"add-{part}.md").read_text())
+    assert block["language"] == "python"
+    assert "class " in block["code"]
+    assert block["code"].count("\n") <= lines
 
 
 def anchors(page: Path) -> set[str]:

@@ -30,6 +30,7 @@ TARGETS = (
 )
 KEYS, OTHER_KEYS = range(3), range(3, 6)
 NUM_PARTICLES, NUM_STEPS = 100, 1000
+_EXACT, _SEEN = 1e-3, 1.005  # errors and changes of errors: less is nothing
 
 
 def _flow(**changes):
@@ -60,7 +61,7 @@ ARGUMENTS = {
 PLACES = {
     "bandwidth: reach": ("stein.bandwidths._REACH",),
     "bandwidth: narrower in few dimensions": ("stein.bandwidths._NARROWER",),
-    "correlations of the cloud shrunk by, in d / n": ("metrics._SHRUNK",),
+    "correlations of the cloud shrunk by, in d per n": ("metrics._SHRUNK",),
     "a shift strides from a cosine of": ("steps._STRAIGHT",),
     "a striding shift grows by": ("steps._LONGER",),
     "least arrival, in steps": ("phases._LEAST_ARRIVAL",),
@@ -119,9 +120,10 @@ def constants(words):
 
 
 def _compared(errors, default):
-    ratios = {name: errors[name] / default[name] for name in TARGETS}
+    ratios = {name: max(errors[name], _EXACT) / max(default[name], _EXACT) for name in TARGETS}
     worst = max(ratios, key=lambda name: ratios[name])
-    return f"{math.exp(np.mean(np.log(list(ratios.values())))):.2f}", f"{ratios[worst]:.2f}, {worst}"
+    typical = math.exp(np.mean(np.log(list(ratios.values()))))
+    return f"{typical:.2f}", f"{ratios[worst]:.2f}, {worst}" if ratios[worst] > _SEEN else ""
 
 
 def _value(name):

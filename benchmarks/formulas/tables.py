@@ -63,7 +63,7 @@ CASES: dict[str, Case] = {
     "oats": Case(from_r("oats"), "Y ~ N + (1 | B/V)"),
     "stackloss": Case(from_statsmodels("stackloss"), "STACKLOSS ~ AIRFLOW + WATERTEMP + ACIDCONC", "t"),
     "penguins": Case(penguins, ["body_mass_g ~ flipper_length_mm * species", "sigma ~ sex"]),
-    "bacteria": Case(from_r("bacteria"), "y ~ trt + week + (1 | ID)", "bernoulli"),
+    "bacteria": Case(from_r("bacteria"), "y['y'] ~ trt + week + (1 | ID)", "bernoulli"),
     "cbpp": Case(from_r("cbpp"), "p(incidence, size) ~ C(period) + (1 | herd)", "binomial"),
     "Insurance": Case(from_r("Insurance"), "Claims ~ C(District) + Group + Age + offset(log(Holders))", "poisson"),
     "epil": Case(from_r("epil"), "y ~ lbase * trt + lage + V4 + (1 | subject)", "negbinomial"),

@@ -15,10 +15,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from steinflow.estimators.columns import shown
+from steinflow.models.columns import shown
+from steinflow.results.files import json_text
 from steinflow.tables.advice import MODEL_WORDS, WORDS, advice, sentence
 from steinflow.tables.predictions import METRICS
-from steinflow.tables.runs import Run, json_text
+from steinflow.tables.runs import Run
 
 FAILED, DISTRUSTED, MISFIT, INTERRUPTED = 1, 3, 4, 130
 
@@ -56,12 +57,17 @@ def clear_errors(command: Callable) -> Callable:
         except MemoryError as error:
             fail(f"There is not enough memory. {error or 'Use fewer --particles or a smaller --batch-size.'}")
         except OSError as error:
-            what = f"{shown(error.filename, 200)}: {error.strerror}" if error.filename else str(error)
-            fail(f"{what.removesuffix('.')}. Nothing was written.")
+            fail(f"{reason(error)}. Nothing was written.")
         except Exception as error:  # noqa: BLE001
             fail(f"This is a bug in steinflow: {type(error).__name__}: {error} (add --debug to see where).")
 
     return run
+
+
+def reason(error: OSError) -> str:
+    """Return what the system says, without a full stop."""
+    what = f"{shown(error.filename, 200)}: {error.strerror}" if error.filename else str(error)
+    return what.removesuffix(".")
 
 
 def fail(message: str, code: int = FAILED) -> None:

@@ -2,14 +2,15 @@
 
 import shlex
 import sys
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from steinflow.cli import console, options
 from steinflow.cli.formulas import check_choice, problem_name, problem_of
-from steinflow.cli.outputs import effects_of_run, print_run, summary_of
-from steinflow.estimators.columns import counted, shown
+from steinflow.cli.outputs import effects_of_run, keep, print_run, summary_of
+from steinflow.models.columns import counted, shown
 from steinflow.results.outcome import Outcome
 from steinflow.tables.fitting import MethodName, Prepared, prepare, run_fit
 from steinflow.tables.formulas import fit_formula
@@ -24,7 +25,7 @@ def fit(
     *,
     target: options.Target = None,
     formula: options.Formulas = None,
-    family: options.Family = "gaussian",
+    family: options.Family = None,
     link: options.Link = None,
     prior: options.Priors = None,
     weights: options.Weights = None,
@@ -65,7 +66,7 @@ def fit(
     overwrite: options.ReplaceRun = False,
     drop: options.Drop = None,
     categorical: options.Categorical = None,
-    missing: options.MissingCells = "error",
+    missing: options.MissingCells = None,
     test_fraction: Annotated[
         float, typer.Option(help="Fraction of the rows to hold out for testing; 0 for none.", rich_help_panel="Data")
     ] = 0.2,
@@ -140,7 +141,7 @@ def fit(
             where=data.name,
             model=model,
             hidden=layers,
-            missing=missing,
+            missing=missing or "error",
             drop=drop or [],
             categorical=categorical or [],
             test_fraction=test_fraction,
@@ -153,7 +154,7 @@ def fit(
         run, said = fit_formula(frame, problem, test_fraction=test_fraction, **settings), 0
     for note in run.notes[said:]:
         console.remark(note, quiet=quiet)
-    run.save(folder, overwrite=overwrite)
+    keep(partial(run.save, overwrite=overwrite), folder)
     if as_json:
         console.print_json(summary_of(run, folder) | effects_of_run(run))
     else:

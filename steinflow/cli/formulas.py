@@ -2,13 +2,15 @@
 
 import typer
 
+from steinflow.cli.options import refuse
+from steinflow.estimators.features import Missing
 from steinflow.tables.formula_problems import FormulaProblem
 from steinflow.tables.formulas import priors_from
 
 
 def problem_of(
     formulas: list[str] | None,
-    family: str,
+    family: str | None,
     link: str | None,
     priors: list[str] | None,
     weights: str | None,
@@ -16,16 +18,20 @@ def problem_of(
 ) -> FormulaProblem | None:
     """Return what the options about a formula say; None where there is none."""
     if not formulas:
-        chosen = {"--family": family != "gaussian", "--prior": priors, "--weights": weights, "--link": link}
-        for option, given in chosen.items():
-            if given:
-                raise typer.BadParameter('this option is only for formulas; add --formula "y ~ x".', param_hint=option)
+        given = {"--family": family, "--prior": priors, "--weights": weights, "--link": link}
+        refuse(given, 'this option is only for formulas; add --formula "y ~ x".')
         return None
-    return FormulaProblem(tuple(formulas), family, link, priors_from(priors or []), weights, tuple(categorical or ()))
+    codes = tuple(categorical or ())
+    return FormulaProblem(tuple(formulas), family or "gaussian", link, priors_from(priors or []), weights, codes)
 
 
 def check_choice(
-    target: str | None, problem: FormulaProblem | None, *, model: str | None, drop: list[str] | None, missing: str
+    target: str | None,
+    problem: FormulaProblem | None,
+    *,
+    model: str | None,
+    drop: list[str] | None,
+    missing: Missing | None,
 ) -> None:
     """Refuse a formula beside what it replaces."""
     if (target is None) == (problem is None):
@@ -33,7 +39,7 @@ def check_choice(
             "say what to predict: either --target COLUMN, to use all other columns, or --formula.",
             param_hint="--target",
         )
-    if problem is not None and (model or drop or missing == "mean"):
+    if problem is not None and (model or drop or missing in ("error", "mean")):
         raise typer.BadParameter(
             "leave out --model, --drop and --missing: the formula chooses the columns, --family chooses the model, and "
             "rows with missing values are dropped.",

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,8 @@ from rich.text import Text
 
 from steinflow.cli import console, options
 from steinflow.cli.formulas import check_choice, problem_name, problem_of
-from steinflow.estimators.columns import counted, listed, shown
+from steinflow.cli.outputs import keep
+from steinflow.models.columns import counted, listed, shown
 from steinflow.results.outcome import Outcome
 from steinflow.results.summary import number
 from steinflow.tables.groups import GroupRun, fit_each_group
@@ -37,7 +39,7 @@ def fit_groups(
     ],
     target: options.Target = None,
     formula: options.Formulas = None,
-    family: options.Family = "gaussian",
+    family: options.Family = None,
     link: options.Link = None,
     prior: options.Priors = None,
     weights: options.Weights = None,
@@ -62,7 +64,7 @@ def fit_groups(
     overwrite: options.ReplaceRun = False,
     drop: options.Drop = None,
     categorical: options.Categorical = None,
-    missing: options.MissingCells = "error",
+    missing: options.MissingCells = None,
     encoding: options.Encoding = "utf-8",
     separator: options.Separator = None,
     decimal: options.Decimal = ".",
@@ -108,7 +110,7 @@ def fit_groups(
         problem or name,
         where=data.name,
         model=model,
-        missing=missing,
+        missing=missing or "error",
         drop=drop or [],
         categorical=categorical or [],
         min_rows=min_rows,
@@ -121,7 +123,7 @@ def fit_groups(
         console.remark(note, quiet=quiet)
     about = {"file": data.name, "sha256": checksum(data), "by": by, "target": name, "model": run.title, "seed": seed}
     command = shlex.join(["steinflow", *sys.argv[1:]])
-    files = run.save(folder, {"data": about, "command": command}, overwrite=overwrite)
+    files = keep(partial(run.save, details={"data": about, "command": command}, overwrite=overwrite), folder)
     if as_json:
         found = {"run": str(folder), "model": run.title, "groups": run.to_json()}
         console.print_json({**found, "left_out": run.left_out, "notes": run.notes})

@@ -1,17 +1,18 @@
 """Options that several commands share, and reading a table with them."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from steinflow.cli import console
-from steinflow.estimators.columns import Frame
 from steinflow.estimators.features import Missing
+from steinflow.models.columns import Frame
 from steinflow.models.formulas import FAMILIES
 from steinflow.tables.responses import ModelName
-from steinflow.tables.runs import check_free, check_writable, free_folder
-from steinflow.tables.tables import read_table
+from steinflow.tables.runs import check_free, check_new, check_writable, free_folder
+from steinflow.tables.tables import is_parquet, read_table
 
 _PANEL = "Reading the file"
 
@@ -52,9 +53,11 @@ Categorical = Annotated[
     ),
 ]
 MissingCells = Annotated[
-    Missing,
+    Missing | None,
     typer.Option(
-        help="What to do about missing values: stop (error), drop the row, or fill in the mean of the column.",
+        help="What to do about missing values: stop (error), drop the row, or fill in the mean of the column. Default: "
+        "error; for a formula drop.",
+        show_default=False,
         rich_help_panel="Data",
     ),
 ]
@@ -89,12 +92,28 @@ Markers = Annotated[
 ]
 
 
+def refuse(given: Mapping[str, object], why: str) -> None:
+    """Refuse the first of these options that was given, rather than ignore it."""
+    for option, value in given.items():
+        if value:
+            raise typer.BadParameter(why, param_hint=option)
+
+
+def check_new_file(output: Path | None, *, overwrite: bool) -> None:
+    """Refuse an --output file that exists, before the work, unless it may be replaced."""
+    refuse(
+        {"--overwrite": overwrite and output is None},
+        "this option replaces the --output file; add --output FILE.",
+    )
+    check_new(output, overwrite=overwrite)
+
+
 def new_folder(output: Path | None, usual: str, *, overwrite: bool) -> Path:
     """Return the folder of a new run; fail before the work starts if nothing can be written there."""
-    if overwrite and output is None:
-        raise typer.BadParameter(
-            "this option replaces the run in the --output folder; add --output FOLDER.", param_hint="--overwrite"
-        )
+    refuse(
+        {"--overwrite": overwrite and output is None},
+        "this option replaces the run in the --output folder; add --output FOLDER.",
+    )
     folder = output or free_folder(usual)
     check_free(folder, overwrite=overwrite)
     check_writable(folder)
@@ -112,6 +131,13 @@ def read(
     quiet: bool = False,
 ) -> Frame:
     """Read a table with these options, and say what there is to say about it."""
+    if is_parquet(data):
+        given = {"--encoding": encoding != "utf-8", "--decimal": decimal != ".", "--missing-marker": markers}
+        refuse(
+            {**given, "--separator": separator, "--thousands": thousands},
+            "this option is only for CSV files: what a Parquet file holds has its type already. Correct the table, or "
+            "save it as CSV.",
+        )
     # Some programs write a byte order mark at the beginning of UTF-8 files.
     encoding = "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
     separator = "\t" if separator in ("\\t", "tab") else separator
@@ -141,8 +167,12 @@ Formulas = Annotated[
     ),
 ]
 Family = Annotated[
-    str,
-    typer.Option(help=f"Distribution of the response: {', '.join(FAMILIES)}.", rich_help_panel="Formula"),
+    str | None,
+    typer.Option(
+        help=f"Distribution of the response: {', '.join(FAMILIES)}. Default: gaussian.",
+        show_default=False,
+        rich_help_panel="Formula",
+    ),
 ]
 Link = Annotated[
     str | None,

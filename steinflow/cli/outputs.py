@@ -1,6 +1,9 @@
-"""What `steinflow fit` prints: parameters, metrics, the verdict on the inference, and the checks of the model."""
+"""What fits leave: a folder, and what `steinflow fit` prints of parameters, metrics, verdict and checks."""
 
+import contextlib
 import shlex
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +11,7 @@ import numpy as np
 from rich.text import Text
 
 from steinflow.cli import console
-from steinflow.estimators.columns import shown
+from steinflow.models.columns import shown
 from steinflow.results.summary import number
 from steinflow.tables.advice import advice
 from steinflow.tables.effects import about_effects, about_others
@@ -19,6 +22,26 @@ from steinflow.tables.runs import Run
 
 _SHOWN_PARAMETERS = 15
 _QUANTILES = (0.05, 0.5, 0.95)
+
+
+def keep(save: Callable[[Path], Any], folder: Path) -> Any:
+    """Save a fit to its folder; where that cannot be written, elsewhere, and end by saying where."""
+    try:
+        return save(folder)
+    except OSError as error:
+        if kept := _kept_elsewhere(save, folder.name):
+            where = f"it is in {kept}; use it there, or free some space and move it"
+            console.fail(f"{console.reason(error)}. The fit is not lost: {where}.")
+        raise
+
+
+def _kept_elsewhere(save, name):
+    for place in (tempfile.gettempdir, Path.home):
+        with contextlib.suppress(OSError, RuntimeError):  # the latter of a user without a home
+            kept = Path(tempfile.mkdtemp(prefix="steinflow-", dir=place())) / name  # for this user's eyes only
+            save(kept)
+            return kept
+    return None
 
 
 def print_run(run: Run, folder: Path) -> None:

@@ -9,16 +9,16 @@ import typer
 from rich.text import Text
 
 from steinflow.cli import console, options
-from steinflow.estimators.cells import describe_missing, missing_rows
-from steinflow.estimators.columns import TableError, shown
 from steinflow.estimators.features import Missing
+from steinflow.models.cells import describe_missing, missing_rows
+from steinflow.models.columns import TableError, shown
 from steinflow.models.formulas.response import response_columns
 from steinflow.results.files import write_whole
 from steinflow.results.summary import number
 from steinflow.tables.formula_problems import FormulaFit
 from steinflow.tables.formulas import evaluate_formula, prediction_table
 from steinflow.tables.predictions import about_far_rows, evaluate, prediction_frame
-from steinflow.tables.runs import check_new, free_file, load_run
+from steinflow.tables.runs import free_file, load_run
 from steinflow.tables.tables import csv_text
 
 _SHOWN_ROWS, _SHOWN_COLUMNS = 8, 5
@@ -56,7 +56,7 @@ def predict_rows(
 
       steinflow predict runs/houses-price new-houses.csv
     """
-    check_new(output, overwrite=overwrite)  # before the work, not after it
+    options.check_new_file(output, overwrite=overwrite)
     if output is not None and output.exists() and data.exists() and output.samefile(data):
         raise typer.BadParameter(
             "the predictions would replace the table itself; name another file.", param_hint="--output"

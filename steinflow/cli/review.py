@@ -9,14 +9,14 @@ from rich.text import Text
 
 from steinflow.cli import console, options
 from steinflow.cli.outputs import summary_of
-from steinflow.estimators.columns import counted, shown
+from steinflow.models.columns import counted, shown
 from steinflow.results.files import write_whole
 from steinflow.results.summary import number
 from steinflow.tables.comparison import are_comparable, behind_the_best, by_leave_one_out, log_evidence, rows_in_common
 from steinflow.tables.effects import about_effects
 from steinflow.tables.predictions import METRICS
 from steinflow.tables.report import report_html
-from steinflow.tables.runs import check_new, load_run
+from steinflow.tables.runs import load_run
 
 _SHOWN_PARAMETERS = 20
 
@@ -40,7 +40,7 @@ def report(
     the run went, predictions for held-out rows, and how to repeat the run. For formulas it also shows the effects of
     predictors and groups.
     """
-    check_new(output, overwrite=overwrite)
+    options.check_new_file(output, overwrite=overwrite)
     path = write_whole(output or run / "report.html", report_html(load_run(run)))
     if as_json:
         console.print_json({"report": str(path), "bytes": path.stat().st_size})

@@ -37,6 +37,9 @@ def mesh(*, particles: int | None = None, data: int = 1) -> Mesh:
     Args:
         particles: over how many devices to split the particles; by default all that `data` leaves.
         data: over how many devices to split the rows of a batch.
+
+    Raises:
+        ValueError: if there are fewer devices, or with several processes if some are left over.
     """
     num_devices = jax.device_count()
     particles = max(1, num_devices // data) if particles is None else particles

@@ -10,9 +10,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from steinflow.estimators.cells import is_number, texts
-from steinflow.estimators.columns import Frame, TableError, check_column, label_of, listed, shown
+from steinflow.models.cells import is_number, texts
+from steinflow.models.columns import Frame, TableError, check_column, label_of, listed, shown
 from steinflow.models.supervised import shift_and_scale
+from steinflow.results.summary import number
 
 Missing = Literal["error", "drop", "mean"]
 _HUGE = 1e300  # differences of such numbers overflow
@@ -164,8 +165,8 @@ def _number(name, values):
     largest = numbers[np.argmax(np.abs(numbers))]
     if abs(largest) > _HUGE:
         raise TableError(
-            f"Column '{shown(name)}' has values beyond {_HUGE:g}, such as {largest:.3g}: divide it by a unit, or leave "
-            "it out."
+            f"Column '{shown(name)}' has values beyond {_HUGE:g}, such as {number(largest, 3)}: divide it by a unit, "
+            "or leave it out."
         )
     mean, _ = shift_and_scale(numbers)
     low, middle, high = np.quantile(numbers, [0.25, 0.5, 0.75])
@@ -173,8 +174,8 @@ def _number(name, values):
     note = []
     if high > low and distance > _FAR_OUT * (high - low):
         note.append(
-            f"Column '{shown(name)}' has values up to {largest:.3g}, while half of them lie between "
-            f"{low:.3g} and {high:.3g}. Is that a mistake, or a code for a missing value?"
+            f"Column '{shown(name)}' has values up to {number(largest, 3)}, while half of them lie between "
+            f"{number(low, 3)} and {number(high, 3)}. Is that a mistake, or a code for a missing value?"
         )
     limits = float(np.min(numbers)), float(np.max(numbers))
     return Number(name, float(mean), bool(np.all((numbers == 0) | (numbers == 1))), limits), note

@@ -7,11 +7,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_X_y, validate_data
 
-from steinflow.estimators.cells import check_kinds, describe_missing, is_number, missing_rows
-from steinflow.estimators.columns import Frame, TableError
 from steinflow.estimators.features import Features
-from steinflow.estimators.remedies import InPython
+from steinflow.models.cells import check_kinds, describe_missing, is_number, missing_rows
+from steinflow.models.columns import Frame, TableError
 from steinflow.models.formulas.tables import as_frame
+from steinflow.models.remedies import InPython
 
 
 def checked_data(

@@ -6,8 +6,8 @@ import numpy as np
 
 from steinflow.inference.stopping import Stop
 from steinflow.inference.views import View
-from steinflow.results.measures import dispersion_of
 from steinflow.results.outcome import Ending, Outcome
+from steinflow.stein.discrepancy import dispersion_of
 
 
 def ending_of(outcome: Outcome, final: View, *, step: int, num_steps: int, stop: Stop | None) -> Ending:

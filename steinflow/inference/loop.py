@@ -350,7 +350,7 @@ def gradients_of(method: Method, num_particles: int, num_steps: int) -> dict[str
 
 
 def _noise(final: View, step: int, anchored: Anchored | None) -> dict[str, Any]:
-    """Return what minibatches do to the mean, in sds: what is left after so many steps, and what final scores feign."""
+    """Return what minibatches do to the mean, in sds: what is left after so many steps, and in final scores."""
     if final.noise is None:
         return {}
     one = float(final.noise)

@@ -12,7 +12,9 @@ from steinflow.devices.arrays import as_array
 from steinflow.inference.plan import Plan
 from steinflow.methods.base import Draws
 from steinflow.methods.svgd.metrics import Cloud
-from steinflow.results.measures import dispersion_of, watched
+from steinflow.results.measures import watched
+from steinflow.stein.discrepancy import dispersion_of
+from steinflow.stein.geometry import mean_and_shape
 from steinflow.targets.anchors import Anchor
 from steinflow.targets.batches import shuffle
 from steinflow.targets.feed import Block
@@ -135,7 +137,7 @@ def noise_of(plan: Plan, state: Any, step: Array, block: Block | None, anchor: A
     assert found.noise is not None
     assert found.plain is not None
     noise, plain = (_in_sds(draws, found.scores, jnp.nan_to_num(part)) for part in (found.noise, found.plain))
-    shift, shape = _mean(draws, noise), noise - _mean(draws, noise)
+    shift, shape = mean_and_shape(jnp.nan_to_num(noise), _shares(draws))
     offset = jnp.mean(shift**2) / jnp.maximum(jnp.mean(_mean(draws, shape**2)), jnp.finfo(shift.dtype).tiny)
     if len(draws.particles) == 1:  # without a spread there is nothing to compare with
         offset = jnp.full_like(offset, jnp.inf)

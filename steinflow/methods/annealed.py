@@ -22,6 +22,10 @@ class Annealed(Method):
         method: the method to run.
         start: the inverse temperature of the first step, between 0 and 1.
         until: the fraction of the run over which it rises to 1.
+
+    Raises:
+        TypeError: if `method` is no method.
+        ValueError: if `start` or `until` is not above 0 and at most 1.
     """
 
     method: Method

@@ -72,14 +72,18 @@ class Method(eqx.Module):
 
     @abc.abstractmethod
     def init(self, target: FlatTarget, particles: Particles, *, num_steps: int, key: PRNGKeyArray) -> Any:
-        """Return the state that starts from these particles, for a run of `num_steps`, which may size its buffers."""
+        """Return the state that starts from these particles, for a run of `num_steps`, which may size its buffers.
+
+        Raises:
+            ValueError: if the method cannot run on this target, or from so few particles.
+        """
 
     @abc.abstractmethod
     def step(self, target: FlatTarget, state: Any, batch: Batch | None, *, time: Time, key: PRNGKeyArray) -> Any:
         """Return the state one step later; `batch` is what this step sees of the data, None being all of it."""
 
     def num_gradients(self, num_particles: int, num_steps: int) -> int | None:
-        """Return how many gradients of the target such a run takes; None where nobody counts."""
+        """Return how many gradients of the target such a run takes; None where this is not known."""
         return None
 
     def done(self, state: Any) -> bool:

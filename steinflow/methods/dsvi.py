@@ -49,6 +49,9 @@ class DSVI(Method):
         step_size: the first rho, divided by the number of rows where the target has data.
         stage: steps between two cuts of rho by 0.95.
         scale: C starts as this times the identity.
+
+    Raises:
+        ValueError: if the covariance is none of the three.
     """
 
     covariance: Literal["full", "diagonal", "ard"] = "full"

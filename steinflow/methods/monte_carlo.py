@@ -23,6 +23,9 @@ class MonteCarlo(Method):
     Args:
         sampler: a function of a key that returns one draw in the user's space, such as
             `sf.models.GaussianMixture().sample`.
+
+    Raises:
+        TypeError: if `sampler` cannot be called.
     """
 
     sampler: Callable[[PRNGKeyArray], Params]

@@ -42,6 +42,9 @@ class NUTS(Method):
         target_acceptance: of the warm-up; closer to 1 means smaller steps.
         dense: adapt a full mass matrix instead of a diagonal one.
         max_doublings: of the trajectory.
+
+    Raises:
+        ValueError: if there is less than one chain or one warm-up step.
     """
 
     num_chains: int = 4

@@ -74,11 +74,10 @@ class PBP(Method):
 
     def init(self, target, particles, *, num_steps, key):
         refuse_minibatches(target, "PBP", "it takes the rows one at a time, all of them in each step")
-        return initial_state(_checked(target.source).sizes, len(particles), key)
+        return initial_state(_checked(target.posterior).sizes, len(particles), key)
 
     def step(self, target, state, batch, *, time, key):
-        data = _checked(target.source).data.values
-        return epoch(state, data["X"], data["y"], key)
+        return epoch(state, target.data.values["X"], target.data.values["y"], key)
 
     def draws(self, target, state, *, key):
         return Draws(target.from_user(jax.vmap(lambda k: _draw(state, k))(jax.random.split(key, state.num_draws))))

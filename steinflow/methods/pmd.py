@@ -41,6 +41,9 @@ class PMD(Method):
             as in the paper, and 10 for a target without data.
         bandwidth: h over the squared median distance.
         constant: keep $\gamma$ at `step_size`, the textbook's mirror descent.
+
+    Raises:
+        ValueError: if $\gamma$ is to be constant, and `step_size` is not between 0 and 1.
     """
 
     step_size: float | None = None

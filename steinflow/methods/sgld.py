@@ -77,6 +77,9 @@ class SGLD(Method):
         decay: kappa; 0 for a constant step.
         thin: keep one point every `thin` steps.
         offset: b.
+
+    Raises:
+        ValueError: if `thin` is less than 1.
     """
 
     step_size: float | None = None

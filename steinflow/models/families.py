@@ -33,7 +33,11 @@ class Family(eqx.Module):
 
     @abc.abstractmethod
     def encode(self, y: ArrayLike) -> Array:
-        """Check the user's y and return it as `log_density` wants it."""
+        """Check the user's y and return it as `log_density` wants it.
+
+        Raises:
+            ValueError: if the family does not take such values.
+        """
 
     @abc.abstractmethod
     def log_density(self, outputs: Array, y: Array, log_gamma: Scalar | None) -> Array:
@@ -154,7 +158,11 @@ class Bernoulli(Family):
 
 
 class Categorical(Family):
-    """K classes by a softmax of K outputs; labels are 0 .. K-1."""
+    """K classes by a softmax of K outputs; labels are 0 .. K-1.
+
+    Raises:
+        ValueError: if there are less than two classes.
+    """
 
     num_classes: int
 

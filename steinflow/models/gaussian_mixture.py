@@ -29,6 +29,9 @@ class GaussianMixture(Target):
         means: one row per component, or one number each in one dimension.
         sds: one per component.
         start: mean and sd of the Gaussian from which starting particles are drawn; the paper starts far to the left.
+
+    Raises:
+        ValueError: if weights, means and sds differ in their number.
     """
 
     weights: Array = eqx.field(default=(1 / 3, 2 / 3), converter=lambda w: _vector(w) / jnp.sum(_vector(w)))

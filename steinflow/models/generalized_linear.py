@@ -72,6 +72,9 @@ class GeneralizedLinear(Supervised):
         standardize: shift and scale the features, and a real-valued y, to mean 0 and sd 1.
         shape, rate: of the Gamma prior of alpha, the precision of the weights.
         noise_shape, noise_rate: of the Gamma prior of gamma, the precision of the noise.
+
+    Raises:
+        ValueError: if X and y do not fit together or to the family, or an intercept has a prior and is left out.
     """
 
     hyper: _Prior = eqx.field(kw_only=True)

@@ -173,6 +173,9 @@ class NeuralNetwork(Supervised):
         standardize: shift and scale the features, and a real-valued y, to mean 0 and sd 1 on the training rows.
         shape, rate: of the Gamma priors of lambda and gamma.
 
+    Raises:
+        ValueError: if X and y do not fit together or to the family, or a hidden layer has no units.
+
     Example:
         ```python
         import numpy as np, steinflow as sf

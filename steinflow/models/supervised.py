@@ -112,6 +112,9 @@ class Supervised(Posterior):
 
     To add one: derive from this class, call `Supervised.__init__` with the function f and the log prior, and implement
     `sample_prior`.
+
+    Raises:
+        ValueError: if X and y have not as many rows, or the family does not take such y.
     """
 
     family: Family = eqx.field(kw_only=True)

@@ -102,6 +102,9 @@ class VaryingStudentT(_VaryingNoise):
 
     Args:
         df: $\nu$, the degrees of freedom; more than 2, so that the variance is finite.
+
+    Raises:
+        ValueError: if `df` is at most 2.
     """
 
     df: float = 4.0

@@ -7,6 +7,7 @@ from pathlib import Path
 from steinflow.devices.caches import keep_compiled
 from steinflow.paper.parts import Experiment, environment, run
 from steinflow.paper.workers import available_cores
+from steinflow.results.files import write_whole
 
 NAMES = {
     "toy": "Figure 1: particles cross to the far mode of a mixture; with an animation",
@@ -27,7 +28,7 @@ def reproduce(names: Iterable[str], *, output: Path, quick: bool, compute: bool 
     """Compute experiments, or go on with them, and return the page with their results.
 
     Args:
-        names: of `NAMES`; none of them stands for all.
+        names: of `NAMES`; all if there are none.
         output: the folder for numbers (`<name>.json`), pages (`<name>.md`), figures (`images/results`) and finished
             parts (`parts`); the page with all experiments so far is `results.md`.
         quick: a smaller version, in minutes.
@@ -51,11 +52,10 @@ def _experiment(name: str) -> Experiment:
 
 def _write_page(output: Path, *, quick: bool) -> Path:
     """Put the pages that there are on one."""
-    output.mkdir(parents=True, exist_ok=True)
     machine = environment()
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     command = "steinflow reproduce" + (" --quick" if quick else "")
-    sections = [path.read_text() for name in NAMES if (path := output / f"{name}.md").exists()]
+    sections = [path.read_text("utf-8") for name in NAMES if (path := output / f"{name}.md").exists()]
     missing = [name for name in NAMES if not (output / f"{name}.md").exists()]
     not_run = f"\n\nNot run yet: {', '.join(missing)}." if missing else ""
     text = f"""# The paper, reproduced
@@ -70,6 +70,4 @@ Parts are computed side by side, one per core; seconds are of wall clock on one 
 run.{not_run}
 
 """
-    page = output / "results.md"
-    page.write_text(text + "\n".join(sections))
-    return page
+    return write_whole(output / "results.md", text + "\n".join(sections))

@@ -6,8 +6,8 @@ that the published figures were measured on, and keeps them in the cache.
 """
 
 import dataclasses
+import io
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 
 from steinflow.devices.caches import user_cache
+from steinflow.results.files import write_whole
 
 Rows = tuple[np.ndarray, np.ndarray]
 
@@ -159,11 +160,9 @@ def _fetched(name, source) -> Rows:
             f"What was fetched as {name} is not the set that it should be: shape {X.shape}, checksum {found:.8g}, "
             f"expected {source.shape} and {source.checksum}. {where}"
         )
-    path = user_cache() / source.kind / f"{name}.npz"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".npz", delete=False) as file:
-        np.savez_compressed(file, X=X, y=y)
-    Path(file.name).replace(path)
+    arrays = io.BytesIO()
+    np.savez_compressed(arrays, X=X, y=y)
+    write_whole(user_cache() / source.kind / f"{name}.npz", arrays.getbuffer())
     return X, y
 
 

@@ -23,6 +23,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from steinflow.paper.workers import side_by_side
+from steinflow.results.files import json_text, plain, write_whole
 
 Values = dict[str, dict[str, Any]]  # what the finished parts found, by the name of the part
 
@@ -48,7 +49,7 @@ class Part:
     @property
     def file_name(self) -> str:
         """Where it is kept, by name and fingerprint of the settings."""
-        text = json.dumps(self.settings, sort_keys=True, default=as_json)
+        text = json.dumps(plain(self.settings), sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:10]
         return f"{re.sub(r'[^a-zA-Z0-9]+', '-', self.name)}-{digest}.json"
 
@@ -94,13 +95,13 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     parts = experiment.parts(config)
     paths = {part.name: folder / part.file_name for part in parts}
-    documents = {part: json.loads(path.read_text()) for part, path in paths.items() if path.exists()}
+    documents = {part: _read(path) for part, path in paths.items() if path.exists()}
     missing = [part for part in parts if compute and part.name not in documents]
     try:
         with tqdm(total=len(parts), initial=len(documents), desc=name, unit="part", disable=not compute) as bar:
             for done, document in _computed(experiment, config, missing, documents, cores[: len(missing)]):
-                _write(paths[done], document)
-                documents[done] = json.loads(paths[done].read_text())
+                write_whole(paths[done], json_text(document))
+                documents[done] = _read(paths[done])
                 bar.set_postfix_str(done, refresh=False)
                 bar.update()
     finally:  # also where it was interrupted: what is finished is worth a page
@@ -116,11 +117,25 @@ def run(
                 "seconds": sum(document["seconds"] for document in documents.values()),
                 "parts": documents,
             }
-            _write(output / f"{name}.json", report)
+            write_whole(output / f"{name}.json", json_text(report))
             (output / IMAGES).mkdir(parents=True, exist_ok=True)
             experiment.draw(config, values, output / IMAGES)
-            _write_text(output / f"{name}.md", _page(experiment, config, report, values))
+            write_whole(output / f"{name}.md", _page(experiment, config, report, values))
     return values
+
+
+def _read(path: Path) -> dict[str, Any]:
+    document = json.loads(path.read_text("utf-8"))
+    return {**document, "values": _numbers(document["values"])}
+
+
+def _numbers(values: Any) -> Any:
+    """Return values as they were found: null was a number that is not finite."""
+    if isinstance(values, dict):
+        return {name: _numbers(value) for name, value in values.items()}
+    if isinstance(values, list):
+        return [_numbers(value) for value in values]
+    return np.nan if values is None else values
 
 
 def _computed(experiment, config, missing, documents, cores) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -195,28 +210,6 @@ def _version(name) -> str | None:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def as_json(value: Any) -> Any:
-    """Turn arrays, NumPy numbers, paths and configurations into what JSON knows."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
-    if isinstance(value, np.generic):
-        return value.item()
-    if hasattr(value, "tolist"):
-        return np.asarray(value).tolist()
-    raise TypeError(f"JSON has no place for {type(value).__name__}: {value!r}.")
-
-
-def _write(path: Path, document: Mapping[str, Any]) -> None:
-    _write_text(path, json.dumps(document, indent=1, default=as_json))
-
-
-def _write_text(path: Path, text: str) -> None:
-    """Write a file at once or not at all."""
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(text)
-    temporary.replace(path)
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 from steinflow.results.many import Many
+from steinflow.results.summary import number
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -48,7 +49,7 @@ class CrossValidation:
     def __str__(self):
         parts = np.unique(self.parts)
         by_part = ", ".join(
-            f"{self.posteriors.names[k]}: {np.mean(self.log_densities[self.parts == k]):.3g}" for k in parts[:10]
+            f"{self.posteriors.names[k]}: {number(np.mean(self.log_densities[self.parts == k]), 3)}" for k in parts[:10]
         )
         more = ", ..." if len(parts) > 10 else ""
         return (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from steinflow.results.result import Result
-from steinflow.results.summary import weighted_quantiles
+from steinflow.results.summary import number, weighted_quantiles
 
 BAND = (0.05, 0.95)
 
@@ -89,4 +89,4 @@ def _has_levels(target, name):
 
 def shortened(value: object) -> str:
     """Return a value for a legend."""
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    return number(value, 3) if isinstance(value, float) else str(value)

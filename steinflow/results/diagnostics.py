@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from steinflow.devices.keys import as_key
-from steinflow.results.measures import dispersion_of
-from steinflow.stein.discrepancy import ksd_squared, stein_kernel_rows
+from steinflow.stein.discrepancy import dispersion_of, ksd_squared, stein_kernel_rows
 from steinflow.stein.kernels import IMQ, Kernel, as_kernel
 from steinflow.targets.base import Target, as_target
 from steinflow.targets.flat import flatten
@@ -30,7 +29,9 @@ def ksd(
     unconstrained space. The IMQ kernel sees departures that a Gaussian one misses (Gorham & Mackey, 2017).
 
     Raises:
-        ValueError: where the score of a particle is not finite.
+        ValueError: where the score of a particle is not finite, the kernel is not positive definite, or the statistic
+            is neither of the two, or U of a single particle.
+        TypeError: if the kernel is none.
     """
     points, scores = _points_and_scores(target, particles)
     squared = _ksd_squared(points, scores, as_kernel(kernel), statistic)

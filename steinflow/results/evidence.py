@@ -78,7 +78,7 @@ class Proposal:
         chosen = points[even_sample(len(points), min(len(points), _COMPONENTS), shares)]
         width = (4 / (len(chosen) * (dim + 2))) ** (1 / (dim + 4))  # Silverman's rule
         pull = math.sqrt(max(1 - width**2, 0.0))
-        # In coordinates in which the whole is a unit; the first component stands for all points.
+        # In coordinates in which the whole is a unit; the first component represents all points.
         self._centers = np.vstack([np.zeros(dim), pull * np.linalg.solve(self._factor, (chosen - self._mean).T).T])
         self._widths = np.append(1.0, np.full(len(chosen), width))
         self._shares = np.append(0.5, np.full(len(chosen), 0.5 / len(chosen)))

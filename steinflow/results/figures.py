@@ -31,7 +31,11 @@ _STYLE: Any = {
 
 @contextmanager
 def style() -> Iterator[Any]:
-    """Lend pyplot with the settings of these plots for the length of a `with` block."""
+    """Lend pyplot with the settings of these plots for the length of a `with` block.
+
+    Raises:
+        ImportError: where matplotlib is not installed.
+    """
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:

@@ -1,8 +1,10 @@
-"""The ways out: files that appear whole or not at all, and results as netCDF and back."""
+"""The ways out: files that appear whole or not at all, JSON, and results as netCDF and back."""
 
 import contextlib
+import dataclasses
 import errno
 import json
+import math
 import os
 import shutil
 import uuid
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 
 from steinflow.devices.arrays import as_array
 from steinflow.results.arviz import draws, group, variables
@@ -47,6 +50,24 @@ def write_whole(path: str | Path, content: str | bytes | memoryview) -> Path:
     return path
 
 
+def json_text(values: Any) -> str:
+    """Return plain values, arrays and dataclasses as JSON, which has no NaN and no infinity: null takes their place."""
+    return json.dumps(plain(values), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def plain(values: Any) -> Any:
+    """Return values as JSON has them: lists for arrays, None for numbers that are not finite."""
+    if isinstance(values, dict):
+        return {name: plain(value) for name, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [plain(value) for value in values]
+    if dataclasses.is_dataclass(values) and not isinstance(values, type):
+        return plain(dataclasses.asdict(values))
+    if hasattr(values, "tolist"):
+        return plain(np.asarray(values).tolist())
+    return None if isinstance(values, float) and not math.isfinite(values) else values
+
+
 @contextlib.contextmanager
 def appearing(folder: str | Path) -> Iterator[Path]:
     """Lend an empty folder to write into, which becomes `folder`, or replaces it, when all is written.
@@ -73,6 +94,8 @@ def _replacing(path: Path) -> Iterator[Path]:
             if old.exists():
                 old.rename(path)
             raise
+    except OSError as error:  # says the path that the user knows
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
     finally:
         for rest in (unfinished, old):
             if rest.is_dir():
@@ -92,8 +115,8 @@ def save_netcdf(path: str | Path, tree: "xarray.DataTree") -> Path:
     try:
         return write_whole(path, tree.to_netcdf(engine="h5netcdf"))
     except OSError as error:
-        advice = "Nothing is lost: free some space or choose another path, and save the result again"
-        raise OSError(error.errno, f"{error.strerror}. {advice}", str(path)) from error
+        error.add_note("Nothing is lost: free some space or choose another path, and save the result again.")
+        raise
 
 
 def to_tree(result: "Result") -> "xarray.DataTree":

@@ -23,7 +23,7 @@ _QUANTILES = {"5%": 0.05, "50%": 0.5, "95%": 0.95}
 
 
 def marginal_means(
-    result: Result, column: str, *, at: Sequence[Any] | None = None, by: str | None = None
+    result: Result, column: str, *, at: Sequence[Any] | None = None, by: str | None = None, groups: bool = True
 ) -> "pandas.DataFrame":
     """Return the mean of the response for values of a column, averaged over the rows of the table.
 
@@ -32,6 +32,7 @@ def marginal_means(
         column: the predictor, which is set to one value after another in all rows.
         at: the values; by default all levels, or for a number its mean, and one sd below and above it.
         by: another column; means are given separately for each of its values.
+        groups: whether effects of groups count; without them every row is in a group whose effects are zero.
 
     Returns:
         A row for every value (and every class, if the response has classes), with mean, sd and quantiles.
@@ -39,7 +40,7 @@ def marginal_means(
     Raises:
         ValueError: if the target is not a formula, or there is no such column.
     """
-    return _table(result, _margins(result, column, at, by))
+    return _table(result, _margins(result, column, at, by, groups))
 
 
 def contrasts(
@@ -49,6 +50,7 @@ def contrasts(
     at: Sequence[Any] | None = None,
     by: str | None = None,
     pairs: bool = False,
+    groups: bool = True,
 ) -> "pandas.DataFrame":
     """Return how the mean of the response differs between values of a column, averaged over the rows of the table.
 
@@ -58,6 +60,7 @@ def contrasts(
         at: the values to compare; by default all levels, or for a number its mean and one unit more.
         by: another column; contrasts are given separately for each of its values.
         pairs: compare every value with every earlier one, not only with the first.
+        groups: whether effects of groups count; without them every row is in a group whose effects are zero.
 
     Returns:
         A row for every difference (and every class, if the response has classes), with mean, sd and quantiles.
@@ -69,7 +72,7 @@ def contrasts(
     if at is None and column in frame and _is_continuous(frame[column]):
         middle = float(frame[column].mean())
         at = [middle, middle + 1]
-    margins = _margins(result, column, at, by)
+    margins = _margins(result, column, at, by, groups)
     found = {}
     for part in dict.fromkeys(part for part, _ in margins):
         values = [value for own, value in margins if own == part]
@@ -83,7 +86,7 @@ def contrasts(
     return _table(result, found)
 
 
-def _margins(result, column, at, by) -> dict[tuple[Any, Any], np.ndarray]:
+def _margins(result, column, at, by, groups) -> dict[tuple[Any, Any], np.ndarray]:
     """Return the average mean of every particle (by classes), for each part of the rows and each value."""
     target = formula_of(result, "a marginal mean")
     frame = target.about.frame
@@ -94,18 +97,18 @@ def _margins(result, column, at, by) -> dict[tuple[Any, Any], np.ndarray]:
     parts = {None: np.arange(len(frame))} if by is None else dict(_rows_by(frame[by]))
     return {
         (part if by is None else f"{by}={shortened(part)}", value): _average(
-            target, result, frame.iloc[rows], column, value
+            target, result, frame.iloc[rows], column, value, groups
         )
         for part, rows in parts.items()
         for value in values
     }
 
 
-def _average(target, result, frame, column, value):
+def _average(target, result, frame, column, value, groups):
     total: Any = 0.0
     for start in range(0, len(frame), _BLOCK):
         block = frame.iloc[start : start + _BLOCK].assign(**{column: value})
-        total = total + np.sum(np.asarray(target.means(result.particles, block), float), axis=1)
+        total = total + np.sum(np.asarray(target.means(result.particles, block, groups=groups), float), axis=1)
     return total / len(frame)
 
 

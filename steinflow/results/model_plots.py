@@ -92,14 +92,15 @@ def predictive_check(result: Result, *, key: int = 0) -> "Figure":
     """Draw data sets from the posterior predictive distribution beside the observed one.
 
     For real numbers it draws densities; for counts and classes, how often each value occurs, with 90% intervals, on a
-    square-root scale; for two classes, how often the second class came true at each predicted probability.
+    square-root scale; for two classes, how often the second class came true at each predicted probability. Where
+    values are censored it draws the share of rows still without the event, the observed one by Kaplan and Meier.
 
     Args:
         result: of a target that knows its observations: a formula, a model of `sf.models`, NumPyro or PyMC.
         key: of the draws.
 
     Raises:
-        ValueError: if the target cannot predict new data, or values are censored.
+        ValueError: if the target cannot predict new data.
     """
     return _draw_check(result.target, result.predictive(key=key), "Posterior predictive check", calibrated=True)
 
@@ -115,7 +116,7 @@ def prior_check(target: Target, *, num_draws: int = 100, key: int = 0) -> "Figur
         key: of the draws.
 
     Raises:
-        ValueError: if the target cannot predict new data or has no prior, or values are censored.
+        ValueError: if the target cannot predict new data or has no prior.
     """
     observations = target.observations
     if observations is None:
@@ -131,11 +132,13 @@ def _draw_check(target, drawn, title, *, calibrated):
     name = next(name for name in observed if name in drawn)
     y, new = np.asarray(observed[name], float).reshape(-1), np.asarray(drawn[name], float)
     new = new.reshape(len(new), -1)
-    if getattr(getattr(getattr(target, "about", None), "response", None), "is_bound", None) is not None:
-        raise ValueError("Some observed values are only lower bounds, so new data would look too large beside them.")
+    is_bound = getattr(getattr(getattr(target, "about", None), "response", None), "is_bound", None)
     with style() as plt:
         figure, axis = plt.subplots(figsize=(5.2, 3.4), layout="constrained")
-        if calibrated and set(np.unique(y)) <= {0.0, 1.0}:
+        if is_bound is not None:
+            _draw_survival(axis, y, is_bound, new)
+            axis.set_xlabel(name)
+        elif calibrated and set(np.unique(y)) <= {0.0, 1.0}:
             _draw_calibration(axis, y, new.mean(axis=0))
         elif np.array_equal(y, np.round(y)) and len(np.unique(y)) <= _MOST_COUNTS:
             _draw_rootogram(axis, y, new)
@@ -188,13 +191,36 @@ def _draw_overlay(axis, y, new):
     """Densities on a grid that the observed values and most of the new ones lie in."""
     low, high = np.quantile(new, (0.002, 0.998))
     grid = np.linspace(min(low, y.min()), max(high, y.max()), 200)
-    chosen = np.linspace(0, len(new) - 1, min(len(new), _OVERLAID)).astype(int)
-    for number, row in enumerate(new[chosen]):
-        label = "new data sets" if number == 0 else None
-        axis.plot(grid, _density(grid, row), color=BLUE, alpha=0.25, linewidth=0.8, label=label)
-    axis.plot(grid, _density(grid, y), color=INK, linewidth=2, label="observed")
+    _overlay(axis, grid, [_density(grid, row) for row in _some(new)], _density(grid, y))
     axis.set_yticks([])
     axis.spines["left"].set_visible(False)
+
+
+def _draw_survival(axis, y, is_bound, new):
+    """The share of rows without the event by then; of new rows all events are known."""
+    grid = np.linspace(min(0.0, y.min()), y.max(), 200)
+    drawn = [_survival(grid, row, np.zeros(len(row), bool)) for row in _some(new)]
+    _overlay(axis, grid, drawn, _survival(grid, y, is_bound), drawstyle="steps-post")
+    axis.set(ylim=(0, 1.02), ylabel="share without the event")
+
+
+def _overlay(axis, grid, drawn, observed, **options):
+    for number, row in enumerate(drawn):
+        label = "new data sets" if number == 0 else None
+        axis.plot(grid, row, color=BLUE, alpha=0.25, linewidth=0.8, label=label, **options)
+    axis.plot(grid, observed, color=INK, linewidth=2, label="observed", **options)
+
+
+def _some(new):
+    return new[np.linspace(0, len(new) - 1, min(len(new), _OVERLAID)).astype(int)]
+
+
+def _survival(grid, times, is_bound):
+    """The estimate of Kaplan and Meier of the probability to exceed each value of a grid."""
+    events, counts = np.unique(times[~is_bound], return_counts=True)
+    at_risk = len(times) - np.searchsorted(np.sort(times), events)
+    shares = np.cumprod(np.append(1.0, 1 - counts / at_risk))
+    return shares[np.searchsorted(events, grid, side="right")]
 
 
 def _density(grid, values):

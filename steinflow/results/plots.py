@@ -16,7 +16,7 @@ from steinflow.results.figures import BLUE, GREY, INK, ORANGE, style
 from steinflow.results.many_plots import posteriors
 from steinflow.results.model_plots import conditional_effects, group_effects, predictive_check, prior_check
 from steinflow.results.result import Result
-from steinflow.results.summary import columns_of, weighted_quantiles
+from steinflow.results.summary import columns_of, number, weighted_quantiles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,7 +58,8 @@ def marginals(result: Result, *, parameters: Sequence[str] | None = None, max_pa
         for axis, name, column in zip(axes.flat, names, values.T, strict=False):
             _draw_density(axis, column, result.probabilities, smoothing=_smoothing(result))
             mean = result.probabilities @ column
-            axis.set_title(f"mean {mean:.3g}, sd {np.sqrt(result.probabilities @ (column - mean) ** 2):.2g}")
+            sd = np.sqrt(result.probabilities @ (column - mean) ** 2)
+            axis.set_title(f"mean {number(mean, 3)}, sd {number(sd, 2)}")
             axis.set_xlabel(name)
         figure.suptitle(f"Marginals of {len(result)} particles{note}", fontsize=11)
     return figure
@@ -97,7 +98,10 @@ def trace(result: Result) -> "Figure":
     """Draw KSD and the dispersion over the steps.
 
     KSD falls while the particles approach the target and levels off at what this number of particles can reach. The
-    dispersion should end at 1: less is too narrow, more is too wide.
+    dispersion should end at 1: 0 to 1 is too narrow, more is too wide.
+
+    Raises:
+        ValueError: if the run ended before its first record.
     """
     steps = np.asarray(result.history.get("step", ()))
     if not len(steps):

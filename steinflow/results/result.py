@@ -19,12 +19,13 @@ from steinflow.results import arviz
 from steinflow.results.chains import judge_chains
 from steinflow.results.evidence import Evidence, evidence_of, log_densities_of
 from steinflow.results.files import read_netcdf, save_netcdf, to_tree
-from steinflow.results.measures import dispersion_of, ksd_of
+from steinflow.results.measures import ksd_of
 from steinflow.results.outcome import Ending, Outcome
 from steinflow.results.predictions import judge_predictions
 from steinflow.results.refinement import Check, nuts_moves, stein_thinning, stein_weights
 from steinflow.results.summary import Summary, columns_of, dataframe, number
 from steinflow.results.verdict import Finding, Verdict, judge
+from steinflow.stein.discrepancy import dispersion_of
 from steinflow.stein.geometry import even_sample
 from steinflow.targets.base import Target, as_target
 from steinflow.targets.flat import flatten
@@ -147,6 +148,9 @@ class Result:
 
         The target is not evaluated again. Weights improve the mean and the spread of a cloud that covers the posterior
         unevenly; they cannot put particles where there are none.
+
+        Raises:
+            ValueError: if there are more than 5,000 particles: it takes all pairs.
         """
         weights = stein_weights(self.unconstrained, self.scores)
         return dataclasses.replace(
@@ -158,6 +162,9 @@ class Result:
 
         Each particle is chosen to keep KSD low, without evaluating the target again. A particle may be chosen
         twice. Weights are ignored: the chosen particles have equal weights.
+
+        Raises:
+            ValueError: if the number is not between 1 and that of the particles.
         """
         return self._at(stein_thinning(self.unconstrained, self.scores, num_particles))
 
@@ -291,7 +298,7 @@ class Result:
         footer = [
             self._way(),
             f"KSD {number(self.ksd)}, dispersion {middle:.2f} "
-            f"({low:.2f} to {high:.2f}; 1 is right, less is too narrow)",
+            f"({low:.2f} to {high:.2f}; 1 is right, 0 to 1 is too narrow)",
             str(self.ending),
             f"verdict: {self.verdict}",
         ]
@@ -374,6 +381,9 @@ class Result:
 
         Args:
             library: the library of the table; Polars needs `pip install 'steinflow[polars]'`.
+
+        Raises:
+            ModuleNotFoundError: where the library is not installed.
         """
         return dataframe(self.particles, self.weights, self.num_chains, library, self.labels)
 

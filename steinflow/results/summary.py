@@ -75,9 +75,9 @@ def weighted_quantiles(values: np.ndarray, weights: np.ndarray, levels: Sequence
     return quantiles
 
 
-def number(value: float) -> str:
-    """Return a number with four significant digits, or all digits before the point of one below a million."""
-    return f"{value:.0f}" if 1e4 <= abs(value) < 1e6 else f"{value:.4g}"
+def number(value: float, digits: int = 4) -> str:
+    """Return a number with so many significant digits, or all digits before the point of one below a million."""
+    return f"{value:.0f}" if 10**digits - 0.5 <= abs(value) < 1e6 else f"{value:.{digits}g}"
 
 
 def columns_of(particles: Params, labels: Labels = Labels()) -> tuple[list[str], np.ndarray]:

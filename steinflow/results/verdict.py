@@ -27,7 +27,8 @@ from typing import Literal
 
 import numpy as np
 
-from steinflow.results.measures import dispersion_of, in_cloud, mean_error, stein_kernel_means, wide_bandwidth
+from steinflow.results.measures import in_cloud, mean_error, stein_kernel_means, wide_bandwidth
+from steinflow.stein.discrepancy import dispersion_of
 from steinflow.stein.geometry import even_sample
 from steinflow.typing import Array, Particles, Scores
 
@@ -266,27 +267,27 @@ def _on_spread(dispersion, num_particles, *, moving):
     low, middle, high = dispersion.min(), np.median(dispersion), dispersion.max()
     span = f"dispersion {low:.2f} to {high:.2f}"
     few = num_particles <= len(dispersion)  # too few to follow all correlations, which lowers the dispersion
-    outwards = "the scores push the particles apart, as happens between modes or far out in a heavy tail"
-    if middle < _OUTWARDS:
-        return Finding("bad", f"{outwards} ({span})", (Remedy.MORE_STEPS, Remedy.WIDER_START))
-    if middle < (0.25 if few else 1 / _DISPERSION_BAD):
-        if moving:
-            return Finding("bad", f"the particles have not spread out yet ({span})", (Remedy.MORE_STEPS,))
-        reason = f"the particles have collapsed ({span}, where 1 is right)"
-        return Finding("bad", reason, (Remedy.MORE_PARTICLES, Remedy.DEFAULT_METHOD))
-    if low < (0.25 if few else 1 / _DISPERSION_BAD) or high > _DISPERSION_BAD:
+    least = 0.25 if few else 1 / _DISPERSION_BAD
+    if low < least or high > _DISPERSION_BAD:
         fair = 1 / _DISPERSION_BAD <= middle <= _DISPERSION_BAD and high <= 2 * _DISPERSION_BAD
         level = "doubtful" if fair else "bad"
     elif low < 1 / _DISPERSION_DOUBTFUL or high > _DISPERSION_DOUBTFUL:
         level = "doubtful"
     else:
         return None
-    if high - 1 > 1 - low:
+    if middle >= least and high - 1 > 1 - low:
         return Finding(level, f"some coordinates are still too wide ({span})", (Remedy.MORE_STEPS,))
-    if low < _OUTWARDS:
-        return Finding(level, f"in some coordinates {outwards} ({span})", (Remedy.MORE_STEPS, Remedy.WIDER_START))
-    remedies = (Remedy.MORE_STEPS,) if moving else (Remedy.MORE_PARTICLES, Remedy.MORE_STEPS)
-    return Finding(level, f"some coordinates have too little spread ({span})", remedies)
+    if low < _OUTWARDS:  # which is not too little spread
+        where = "" if middle < _OUTWARDS else "in some coordinates "
+        reason = f"{where}the scores push the particles apart, as happens between modes or far out in a heavy tail"
+        return Finding(level, f"{reason} ({span})", (Remedy.MORE_STEPS, Remedy.WIDER_START))
+    if middle >= least:
+        remedies = (Remedy.MORE_STEPS,) if moving else (Remedy.MORE_PARTICLES, Remedy.MORE_STEPS)
+        return Finding(level, f"some coordinates have too little spread ({span})", remedies)
+    if moving:
+        return Finding(level, f"the particles have not spread out yet ({span})", (Remedy.MORE_STEPS,))
+    reason = f"the particles have collapsed ({span}, where 1 is right)"
+    return Finding(level, reason, (Remedy.MORE_PARTICLES, Remedy.DEFAULT_METHOD))
 
 
 def _dispersion_beyond_chance(trajectory):

@@ -74,6 +74,9 @@ class Subsample(Approximation):
 
     Args:
         m: how many particles; at most all of them.
+
+    Raises:
+        ValueError: if `m` is less than 1.
     """
 
     m: int
@@ -96,6 +99,9 @@ class RandomFeatures(Approximation):
 
     Args:
         m: how many features; even.
+
+    Raises:
+        ValueError: if `m` is not an even number of at least 2.
     """
 
     m: int

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from steinflow.stein.geometry import mean_and_shape, squared_distances
+from steinflow.stein.geometry import distinct_squares, mean_and_shape
 from steinflow.typing import Array, Particles, Scalar
 
 _PAIRS = 2**17  # ordered pairs, so half of it distinct ones: enough for 1% of the median in one dimension
@@ -62,7 +62,11 @@ def wide_factor(dim: int) -> float:
 
 
 class Fixed(Bandwidth):
-    """A given `h`, whatever the particles."""
+    """A given `h`, whatever the particles.
+
+    Raises:
+        ValueError: if `h` is not a single positive number.
+    """
 
     h: Array | float
 
@@ -92,7 +96,7 @@ def _median_of_all_pairs(particles):
     num_particles = len(particles)
     # A particle's distance to itself is not a pair: out of sight.
     itself = jnp.eye(num_particles, dtype=bool)
-    squares = jnp.where(itself, jnp.inf, _distinct_squares(particles, particles))
+    squares = jnp.where(itself, jnp.inf, distinct_squares(particles, particles))
     num_pairs = num_particles * (num_particles - 1)  # each pair twice, so always even
 
     rank = (num_pairs // 2 + 1) // 2 * 2 - 1
@@ -104,7 +108,7 @@ def _median_of_all_pairs(particles):
 
 def _median_of_sampled_pairs(particles):
     left, right = particles[sampled_pairs(len(particles))]
-    squares = _distinct_squares(left, right)
+    squares = distinct_squares(left, right)
     median, _ = _order_statistic(squares, (squares.size + 1) // 2, num_values=squares.size, tolerance=1e-3)
     return jnp.sqrt(median)
 
@@ -120,13 +124,6 @@ def sampled_pairs(num_particles: int) -> np.ndarray:
     # The same shuffle on every run: neighbours in the array may be neighbours in space.
     shuffle = np.random.default_rng(0).permutation(num_particles)[: 2 * num_couples * group_size]
     return shuffle.reshape(2, num_couples, group_size)
-
-
-def _distinct_squares(x, y):
-    """Return |x_i - y_j|^2, zero where it is only rounding: particles that coincide have no bandwidth."""
-    squares = squared_distances(x, y)
-    sums = jnp.sum(x**2, axis=-1)[..., :, None] + jnp.sum(y**2, axis=-1)[..., None, :]
-    return jnp.where(squares > 16 * jnp.finfo(sums.dtype).eps * sums, squares, 0.0)
 
 
 def _order_statistic(values: Array, rank: int, *, num_values: int, tolerance: float) -> tuple[Scalar, Scalar]:

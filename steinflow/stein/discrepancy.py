@@ -8,12 +8,14 @@ is the rate at which the Stein direction lowers KL(q || p). Each kernel brings i
 """
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from steinflow.stein.blocks import pairs_by_blocks
+from steinflow.stein.geometry import mean_and_shape
 from steinflow.stein.kernels import Kernel, positive_definite
 from steinflow.typing import Array, Particles, Point, Scalar, Scores
 
@@ -73,6 +75,34 @@ def stein_kernel_rows(
     kernel = positive_definite(kernel).adapt(particles)
     points = kernel.stein_rows(particles, scores)
     return lambda indices: _rows(kernel, points, indices)
+
+
+def dispersion_of(particles: Any, scores: Any, weights: Any = None) -> Any:
+    r"""Return the dispersion, $R_k = -\sum_i w_i (x_{ik} - \bar x_k) s_{ik}$, as an array of the kind of the points."""
+    _, deviations = mean_and_shape(particles, weights)
+    return -(deviations * scores).mean(axis=0) if weights is None else -((deviations * scores).T @ weights)
+
+
+def imq_stein_matrix(x: np.ndarray, sx: np.ndarray, y: np.ndarray, sy: np.ndarray, bandwidth: float) -> np.ndarray:
+    """Return u_p(x_i, y_j) of $(1 + |x - y|^2 / h)^{-1/2}$ for points with known scores, in NumPy.
+
+    It is for points on the host, for which the kernel of `kernels/` would have to be compiled.
+    """
+    dim, ones_x, ones_y = x.shape[1], np.ones_like(x[:, :1]), np.ones_like(y[:, :1])
+    squares_x, squares_y = (np.sum(each**2, axis=1, keepdims=True) for each in (x, y))
+    along_x, along_y = np.sum(x * sx, axis=1, keepdims=True), np.sum(y * sy, axis=1, keepdims=True)
+    # t = |x - y|^2 / h and ((x - y)'(sx - sy) + d - 3) / h, each by one product, and the rest in place: what takes time
+    # is passes over all pairs, most of all those that make new arrays. Of the profile f(t), base is f^2; f' = -f^3 / 2
+    # and f'' = 3 f^5 / 4.
+    base = np.hstack([-2 * x, squares_x, ones_x]) @ (np.hstack([y, ones_y, squares_y]) / bandwidth).T
+    np.maximum(base, 0.0, out=base)
+    np.reciprocal(base + 1, out=base)
+    matrix = np.hstack([sx, x, along_x + dim - 3, ones_x]) @ (np.hstack([-y, -sy, ones_y, along_y]) / bandwidth).T
+    matrix += 3 / bandwidth * base
+    matrix *= base
+    matrix += sx @ sy.T
+    matrix *= np.sqrt(base, out=base)
+    return matrix
 
 
 def _rows(kernel, points, indices):

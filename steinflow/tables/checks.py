@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from steinflow.estimators.columns import counted, shown
+from steinflow.models.columns import counted, shown
 from steinflow.results.summary import number
 from steinflow.results.verdict import Level
 from steinflow.tables.alternatives import FEW_LEVELS
@@ -149,7 +149,7 @@ def _on_draws(look):
         typical = float(np.median(new))
         # Beyond all of 400 draws: by chance that happens in one of two hundred models.
         level = judge(observed, new) if observed < np.min(new) or observed > np.max(new) else "good"
-        text = f"{words} {number(observed)}; in data drawn from the model it is {number(typical)}"
+        text = f"{words} {number(observed, 3)}; in data drawn from the model it is {number(typical, 3)}"
         remedies = () if level == "good" else more if observed > typical else less
         found.append(Check(name, level, text, tuple(remedies)))
 

@@ -3,7 +3,7 @@
 from steinflow.tables.formula_problems import FormulaFit
 from steinflow.tables.runs import Run
 
-_SCALES = {"log": "the logarithm of", "logit": "the log-odds of", "probit": "the probit of", "inverse": "1 over"}
+_SCALES = {"log": "the logarithm of", "logit": "the log-odds of", "probit": "the probit of"}
 
 
 def about_effects(run: Run) -> str:

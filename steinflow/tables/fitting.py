@@ -9,8 +9,6 @@ import jax
 import numpy as np
 
 from steinflow.estimators import Watch
-from steinflow.estimators.cells import check_cells, check_kinds, describe_missing, missing_rows
-from steinflow.estimators.columns import Frame, TableError, as_text, check_column, counted, in_formula, listed, shown
 from steinflow.estimators.features import Features, Missing, Number
 from steinflow.methods.base import Method
 from steinflow.methods.dsvi import DSVI
@@ -20,6 +18,9 @@ from steinflow.methods.nuts import NUTS
 from steinflow.methods.sgld import SGLD, ParallelSGLD
 from steinflow.methods.svgd.ensemble import Ensemble
 from steinflow.methods.svgd.method import SVGD
+from steinflow.models.cells import check_cells, check_kinds, describe_missing, missing_rows
+from steinflow.models.columns import Frame, TableError, as_text, check_column, counted, in_formula, listed, shown
+from steinflow.models.formulas.separation import separated
 from steinflow.results.comparison import NUM_DRAWS
 from steinflow.results.result import versions
 from steinflow.stein.geometry import even_sample
@@ -112,6 +113,8 @@ def prepare(
         check_column(frame, name, where)
     if target in drop:
         raise TableError(f"'{shown(target)}' is the --target, so --drop cannot leave it out.")
+    if both := sorted({*drop} & {*categorical}):
+        raise TableError(f"--drop leaves out {listed(both)}, so --categorical cannot use it; keep one of the two.")
     whole = as_text(frame.reset_index(drop=True), categorical)
     frame, notes = _usable(whole.drop(columns=list(drop)), target, where, missing)
     if frame[target].nunique() > FEW_NUMBERS:  # fewer may be classes, however they are written
@@ -134,6 +137,8 @@ def prepare(
         *about_codes(columns.iloc[learn], frame[target].iloc[learn], is_network=is_network),
     ]
     notes += [] if problem.hidden else about_collinear(X[learn], features.labels)
+    if kind == "classes" and not problem.hidden:
+        notes += separated(X[learn], y[learn], features.labels)
     others = whole.drop(columns=target).loc[frame.index[learn]]
     fitted, held_out, kept = (part + 1 for part in rows)
     return Prepared(problem, X[learn], y[learn], (X[test], y[test], held_out), kept, fitted, others, reason, notes)

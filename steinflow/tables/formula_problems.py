@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from steinflow.estimators.columns import Frame, as_text
+from steinflow.models.columns import Frame, TableError, as_text, check_column, listed
 from steinflow.models.formulas import FormulaTarget, formula
 from steinflow.models.formulas.priors import described
 from steinflow.models.formulas.response import trial_columns
@@ -52,8 +52,10 @@ class FormulaProblem:
 
     def target(self, frame: Frame, batch_size: int | None = None) -> FormulaTarget:
         """Return the posterior given the rows of a table; what there is to say is in its notes."""
+        for name in self.categorical:
+            check_column(frame, name, "the table")
         with warnings.catch_warnings(action="ignore", category=UserWarning):
-            return formula(
+            target = formula(
                 self.formulas,
                 self.read(frame),
                 family=self.family,
@@ -62,6 +64,10 @@ class FormulaProblem:
                 weights=self.weights,
                 batch_size=batch_size,
             )
+        unused = [name for name in self.categorical if name not in target.about.frame.columns]
+        if unused:
+            raise TableError(f"The formula does not use {listed(unused)}; leave that --categorical out.")
+        return target
 
     def read(self, frame: Frame) -> Frame:
         """Return a table as the formula reads it: codes as text."""

@@ -10,12 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.metrics import r2_score, root_mean_squared_error
 
-from steinflow.estimators.cells import check_cells
-from steinflow.estimators.columns import Frame, check_column
 from steinflow.estimators.mixtures import log_mean_exp
 from steinflow.inference.loop import fit
+from steinflow.models.cells import check_cells
+from steinflow.models.columns import Frame
 from steinflow.models.formulas import FormulaError
+from steinflow.models.formulas.cells import check_predictors
+from steinflow.models.formulas.elsewhere import check_foreign
 from steinflow.models.formulas.response import response_columns
+from steinflow.models.formulas.syntax import parse
 from steinflow.models.supervised import usual_batch_size
 from steinflow.stein.geometry import even_sample
 from steinflow.tables.alternatives import Model
@@ -61,8 +64,9 @@ def fit_formula(
     """
     check_test_fraction(test_fraction)
     _check_response(frame, problem)
-    for name in problem.categorical:
-        check_column(frame, name, "the table")
+    for text in problem.formulas:
+        check_foreign(text)
+    check_predictors(map(parse, problem.formulas), problem.read(frame), OPTIONS)
     whole = problem.target(frame)  # errors in the formula, and rows with missing values, before any split
     usable, notes = whole.about.frame, [note for note in whole.notes if "right-censored" not in note]
     notes += _remarks(whole)
@@ -131,9 +135,14 @@ def prediction_table(fitted: FormulaFit, frame: Frame) -> Frame:
     return pandas.DataFrame({"prediction": np.array(levels)[probabilities.argmax(axis=1)], **columns})
 
 
-def evaluate_formula(fitted: FormulaFit, frame: Frame) -> dict[str, Any]:
-    """Return metrics and calibration on rows with known answers, as plain values; of censored ones the likelihood."""
-    return _evaluated(fitted, fitted.problem.read(frame))[0]
+def evaluate_formula(fitted: FormulaFit, frame: Frame) -> dict[str, Any] | None:
+    """Return metrics and calibration on rows with known answers, as plain values; of censored ones the likelihood.
+
+    Rows of a class that the fit has not seen are left out; None where these are all.
+    """
+    frame = fitted.problem.read(frame)
+    known = ~np.isnan(fitted.target.response(frame).y)
+    return _evaluated(fitted, frame[known])[0] if known.any() else None
 
 
 def _evaluated(fitted, frame):

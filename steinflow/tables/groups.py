@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from steinflow.estimators.columns import Frame, TableError, check_column, counted, listed, shown
 from steinflow.estimators.features import Missing
 from steinflow.inference.groups import fit_groups
-from steinflow.results.files import appearing
+from steinflow.models.columns import Frame, TableError, check_column, counted, listed, shown
+from steinflow.results.files import appearing, json_text
 from steinflow.results.many import Many, ManySummary
 from steinflow.results.result import versions
 from steinflow.tables.fitting import prepare
 from steinflow.tables.formula_problems import FormulaProblem
 from steinflow.tables.parameters import Parameters
 from steinflow.tables.responses import ModelName
-from steinflow.tables.runs import DETAILS, GROUPS_FORMAT, RESULT, check_free, json_text
+from steinflow.tables.runs import DETAILS, GROUPS_FORMAT, RESULT, check_free
 from steinflow.tables.tables import csv_text
 from steinflow.targets.padding import rows_by_group
 

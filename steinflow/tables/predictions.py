@@ -9,7 +9,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import accuracy_score, confusion_matrix, r2_score, root_mean_squared_error
 
 from steinflow.estimators import SteinClassifier
-from steinflow.estimators.columns import Frame, shown
+from steinflow.models.columns import Frame, shown
 from steinflow.results.summary import number
 from steinflow.tables.problems import Estimator
 from steinflow.tables.responses import Response

@@ -1,11 +1,12 @@
 """Remarks about columns that a regression takes as they are, though somebody may not have meant it so."""
 
 import re
+import shlex
 
 import numpy as np
 from scipy import stats
 
-from steinflow.estimators.columns import Column, Frame, TableError, in_formula, listed, shown
+from steinflow.models.columns import Column, Frame, TableError, in_formula, listed, shown
 from steinflow.models.formulas.design import collinear
 from steinflow.tables.remedies import formula_option
 
@@ -41,7 +42,7 @@ def about_codes(frame: Frame, y: Column | None = None, *, is_network: bool = Fal
     many = len(found) > 1
     text = f"{listed(found)} {'are' if many else 'is'} used as {'amounts' if many else 'an amount'}"
     text += f"{'' if is_network else ', with a slope'}. If {'they hold' if many else 'it holds'} codes, add "
-    text += f"--categorical '{shown(found[0])}'"
+    text += f"--categorical {shlex.quote(shown(found[0]))}"
     group = formula_option(f"y ~ ... + (1 | {in_formula(found[0])})")
     return [f"{text}{'' if is_network else f', or give each code an effect of its own in a formula: {group}'}."]
 

@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
-from steinflow.estimators.columns import Column, Frame, label_of, shown
+from steinflow.models.columns import Column, Frame, label_of, shown
 from steinflow.tables.alternatives import Model
 
 Kind = Literal["numbers", "counts", "classes"]

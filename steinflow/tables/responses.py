@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from steinflow.estimators.columns import Column, TableError, label_of, listed, shown
+from steinflow.models.columns import Column, TableError, label_of, listed, shown
 
 Kind = Literal["classes", "numbers", "counts"]
 ModelName = Literal["logistic", "linear", "poisson", "network"]

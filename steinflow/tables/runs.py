@@ -6,16 +6,15 @@ Nothing is executed when it is read, and the folder appears whole or not at all.
 import dataclasses
 import hashlib
 import json
-import math
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from steinflow.estimators.columns import Frame, counted, shown
 from steinflow.estimators.features import Number
-from steinflow.results.files import appearing
+from steinflow.models.columns import Frame, counted, shown
+from steinflow.results.files import appearing, json_text, plain
 from steinflow.results.result import Result, load
 from steinflow.tables.checks import worst
 from steinflow.tables.formula_problems import FormulaFit, FormulaProblem
@@ -204,11 +203,6 @@ def _arrays(path):
         return dict(arrays)
 
 
-def json_text(values: Any) -> str:
-    """Return plain values as JSON, which has no NaN and no infinity: null takes their place."""
-    return json.dumps(_finite(values), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
-
-
 def checksum(path: Path) -> str:
     """Return the SHA-256 of a file."""
     with path.open("rb") as file:
@@ -285,14 +279,5 @@ def _check_unchanged(folder, details) -> None:
 
 
 def _checksum_of(details) -> str:
-    text = json.dumps(_finite(details), sort_keys=True)
+    text = json.dumps(plain(details), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _finite(values):
-    """Return plain values with None for numbers that are not finite."""
-    if isinstance(values, dict):
-        return {name: _finite(value) for name, value in values.items()}
-    if isinstance(values, list | tuple):
-        return [_finite(value) for value in values]
-    return None if isinstance(values, float) and not math.isfinite(values) else values

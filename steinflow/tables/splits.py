@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from steinflow.estimators.columns import Column
+from steinflow.models.columns import Column
 from steinflow.tables.responses import MAX_CLASSES
 
 MOST_KEPT = 5_000  # predictions for held-out rows in a run

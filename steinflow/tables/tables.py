@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from steinflow.estimators.columns import Frame, TableError, counted, listed, shown
+from steinflow.models.columns import Frame, TableError, counted, listed, shown
 
 _SEPARATORS = (",", ";", "\t", "|")
 _CSV = (".csv", ".tsv", ".txt", ".gz", ".bz2", ".xz", ".zip")
@@ -39,7 +39,7 @@ def read_table(
     pandas = _pandas()
     path = Path(path)
     _check_file(path)
-    if path.suffix.lower() in _PARQUET:
+    if is_parquet(path):
         frame = _read_parquet(pandas, path)
     elif path.suffix.lower() in _CSV or _looks_like_text(path):
         frame = _read_csv(pandas, path, encoding, separator, decimal, thousands, list(missing_markers))
@@ -52,6 +52,11 @@ def read_table(
     if frame.empty:
         raise TableError(f"{shown(path.name)} has no rows below its header.")
     return _without_row_numbers(frame.reset_index(drop=True))
+
+
+def is_parquet(path: Path) -> bool:
+    """Say whether a file is read as Parquet."""
+    return path.suffix.lower() in _PARQUET
 
 
 def csv_text(frame: Frame) -> str:

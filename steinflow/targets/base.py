@@ -39,35 +39,59 @@ class Target(eqx.Module):
         return params
 
     def sample_prior(self, key: PRNGKeyArray) -> Params:
-        """Draw one particle, in the user's space."""
+        """Draw one particle, in the user's space.
+
+        Raises:
+            ValueError: if there is no prior.
+        """
         raise ValueError(
             "This target has no prior to draw starting particles from. Pass fit(..., particles=x0) with a leading axis "
             "of particles, or give the target a prior: Density(..., prior=lambda key: one_draw)."
         )
 
     def simulate(self, params: Params, key: PRNGKeyArray) -> PyTree:
-        """Draw the data that one particle, in the user's space, would produce, as `given` takes them."""
+        """Draw the data that one particle, in the user's space, would produce, as `given` takes them.
+
+        Raises:
+            ValueError: if the target does not know how.
+        """
         raise ValueError(
             "This target does not know how to simulate its data. Pass simulate=, a function of one particle and a key."
         )
 
     def given(self, data: PyTree) -> "Target":
-        """Return the same model with other data."""
+        """Return the same model with other data.
+
+        Raises:
+            ValueError: if the target cannot take other data.
+        """
         raise ValueError("This target cannot take other data. Instead, pass a function that takes data to a target.")
 
     def weighted(self, weights: Array) -> "Target":
-        """Return the same model with rows that count as often as their weights say: those of weight 0 not at all."""
+        """Return the same model with rows that count as often as their weights say: those of weight 0 not at all.
+
+        Raises:
+            ValueError: if its rows cannot be weighted.
+        """
         raise ValueError("The rows of this target cannot be left out. Use sf.Posterior or one of sf.models.")
 
     def selected(self, rows: np.ndarray) -> "Target":
-        """Return the same model, with the same prior, given some of its rows alone."""
+        """Return the same model, with the same prior, given some of its rows alone.
+
+        Raises:
+            ValueError: if it has no rows in memory.
+        """
         if not isinstance(self.data, Rows):
             raise ValueError("This target has no rows in memory to choose from. Use sf.Posterior or one of sf.models.")
         chosen = jax.tree.map(lambda leaf: as_array(np.asarray(leaf)[rows]), self.data.values)
         return eqx.tree_at(lambda target: target.data, self, Rows(chosen))
 
     def by_row(self, values: Sequence | np.ndarray, name: str) -> np.ndarray:
-        """Return what was given for every row of the data, as an array; `name` is that of the argument."""
+        """Return what was given for every row of the data, as an array; `name` is that of the argument.
+
+        Raises:
+            ValueError: if there is not one entry for every row.
+        """
         num_rows, found = 0 if self.data is None else self.data.num_rows, np.asarray(values)
         if found.shape[:1] != (num_rows,):
             raise ValueError(f"{name} needs one entry for each of the {num_rows} rows; got shape {found.shape}.")
@@ -136,6 +160,9 @@ class Density(ConstrainedTarget):
         prior: a function of a key that returns one starting particle.
         constraints: the range of the parameters, from `sf.constraints` (positive, unit_interval, simplex, ...): one for
             all, or a pytree that matches the particle or is a prefix of it. None means the real line.
+
+    Raises:
+        TypeError: if `function` cannot be called.
 
     Example:
         ```python

@@ -71,7 +71,11 @@ class Data(eqx.Module):
         return None
 
     def rows(self, batch: Batch | None) -> Batch | None:
-        """Return the rows whose terms add up to the log density, for devices to share; None where there are none."""
+        """Return the rows whose terms add up to the log density, for devices to share; None where there are none.
+
+        Raises:
+            ValueError: if all rows are asked for, of data that stay on the host.
+        """
         return None
 
     def placed(self) -> "Data":
@@ -85,6 +89,10 @@ class Rows(Data):
     Args:
         values: a pytree of arrays.
         batch_size: rows per step; all of them if not given.
+
+    Raises:
+        ValueError: if there are no rows, or arrays differ in their number.
+        TypeError: if the arrays are not of numbers.
     """
 
     values: Batch
@@ -157,6 +165,9 @@ class HostRows(Data):
     Args:
         source: `Mapped` or `Stream`.
         batch_size: rows per step; a stream decides by itself.
+
+    Raises:
+        ValueError: if `batch_size` is not given, and the source does not know it.
     """
 
     source: HostData = eqx.field(static=True)

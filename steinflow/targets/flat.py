@@ -58,6 +58,11 @@ class FlatTarget(eqx.Module):
         return self.source.identified
 
     @property
+    def knows_likelihood(self) -> bool:
+        """Whether prior and likelihood are kept apart, so that rows can be weighted; then there is a `posterior`."""
+        return isinstance(self.source, Posterior)
+
+    @property
     def posterior(self) -> Posterior:
         """The target itself, for methods that need its prior and its likelihood by themselves.
 
@@ -128,7 +133,7 @@ class FlatTarget(eqx.Module):
         Args:
             particles: one row each.
             counts: c, of every particle.
-            rows: of the data; where they are a batch, they stand for all.
+            rows: of the data, all of them or a batch.
             weights: w, of every row.
         """
 
@@ -146,7 +151,7 @@ class FlatTarget(eqx.Module):
         return jax.vmap(lambda x: self._row_log_likelihoods(x, rows))(particles)
 
     def forecasts(self, particles: Particles, rows: Batch) -> Array | None:
-        """Return what every particle says about every row (`targets/forecasts.py`); None where nobody knows."""
+        """Return what every particle says about every row (`targets/forecasts.py`); None if it is unknown."""
         posterior = self.posterior
         if not isinstance(posterior.log_likelihood, Forecaster):
             return None
@@ -201,7 +206,7 @@ class FlatTarget(eqx.Module):
     @property
     def draws_rows(self) -> bool:
         """Whether minibatches can be drawn by the influence of their rows, whose log likelihoods are then weighted."""
-        return isinstance(self.source, Posterior) and self.data is not None and self.data.draws_rows
+        return self.knows_likelihood and self.data is not None and self.data.draws_rows
 
     def influences(self, point: Point, deviations: Particles, rows: Batch) -> Array:
         """Return how much each row bends the log density across the cloud around a point (`targets/influence.py`)."""

@@ -1,7 +1,7 @@
 r"""Which rows to look at more often: those that say what few others say.
 
 A batch of rows drawn at random knows nothing of a column that three rows of a million fill. When one of them comes, it
-stands for a third of a million, and the direction in which it alone pulls is thrown away. So half of a batch is drawn
+counts as a third of a million, and the direction in which it alone pulls is thrown away. So half of a batch is drawn
 at random and half by influence, in proportion to how much a row bends the log density across the cloud,
 
 $$\iota_k = \frac1m \sum_j \bigl| \ell_k(a + \delta_j) - 2 \ell_k(a) + \ell_k(a - \delta_j) \bigr|,$$

@@ -51,7 +51,7 @@ class Observations(eqx.Module):
 
         Args:
             particles: in the user's space, with a leading axis.
-            args: the arguments of the model to predict for; none stands for those that it was fitted with.
+            args: the arguments of the model to predict for; if there are none, those that it was fitted with.
             key: a JAX key.
             kwargs: the same, by name.
         """

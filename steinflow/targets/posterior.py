@@ -141,7 +141,11 @@ class Posterior(ConstrainedTarget):
         return self._data.num_rows / num_rows * jnp.sum(values)
 
     def row_log_likelihoods(self, params: Params, rows: Batch) -> Array:
-        """Return the log likelihood of each of these rows at `params` in the user's space."""
+        """Return the log likelihood of each of these rows at `params` in the user's space.
+
+        Raises:
+            ValueError: if the log likelihood is not one value per row.
+        """
         values, num_rows = self.log_likelihood(params, rows), num_rows_of(rows)
         if jnp.shape(values) != (num_rows,):
             raise ValueError(

@@ -37,6 +37,10 @@ def from_pymc(model: "pymc.Model") -> "PyMCTarget":
     Args:
         model: the model. `from_pymc` may be called inside or outside its `with` block.
 
+    Raises:
+        TypeError: if `model` is none of PyMC.
+        ModuleNotFoundError: where PyMC is not installed.
+
     Example:
         ```python
         import pymc as pm, steinflow as sf

@@ -198,13 +198,13 @@ def _sorting():
     class Sorting(Transform):
         name = "sorting"
 
-        def forward(self, value, *inputs):
+        def forward(self, value, *inputs) -> Any:
             return pt.sort(value, axis=-1)
 
-        def backward(self, value, *inputs):
+        def backward(self, value, *inputs) -> Any:
             return value
 
-        def log_jac_det(self, value, *inputs):
-            raise NotImplementedError
+        def log_jac_det(self, value, *inputs) -> Any:
+            raise NotImplementedError  # draws have no density here
 
     return Sorting()

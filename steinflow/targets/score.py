@@ -30,6 +30,9 @@ def from_score(
         prior: a function of a key that returns one starting particle.
         constraints: as for `sf.Density`; scores and log densities refer to the user's space.
 
+    Raises:
+        TypeError: if `function` cannot be called.
+
     Example:
         ```python
         import numpy as np, steinflow as sf

@@ -25,7 +25,11 @@ class HostData(abc.ABC):
 
     @abc.abstractmethod
     def batch_shape(self, batch_size: int | None) -> Batch:
-        """Return the shapes and dtypes of one batch."""
+        """Return the shapes and dtypes of one batch.
+
+        Raises:
+            ValueError: if there are no batches, or they have another size.
+        """
 
     @abc.abstractmethod
     def read(
@@ -70,6 +74,9 @@ class Mapped(HostData):
 
     Args:
         arrays: a pytree of objects with `shape`, `dtype` and `[indices]`.
+
+    Raises:
+        ValueError: if arrays differ in their number of rows.
     """
 
     def __init__(self, arrays: PyTree):
@@ -120,6 +127,9 @@ class Stream(HostData):
         epoch: an iterable over blocks that together contain every row once, for anchors (`targets/anchors.py`). By
             default this is `batches`, if that is an iterable that can be restarted. A function of the step or a
             generator has no default, and its noise is not corrected.
+
+    Raises:
+        TypeError: if `batches` or `epoch` cannot be iterated over, or `epoch` only once.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ def constrain(constraints: PyTree, params: Params) -> tuple[Params, Scalar | flo
 
 
 def unconstrain(constraints: PyTree, params: Params) -> Params:
-    """Take one particle from the user's space to the unconstrained one; NaN stands for a point outside."""
+    """Take one particle from the user's space to the unconstrained one; NaN for a point outside."""
     if constraints is None:
         return params
     leaves, structure = jax.tree.flatten(params)

@@ -1,7 +1,7 @@
 """`steinflow fit`: what it finds, what it prints, what it saves."""
 
+import errno
 import json
-import re
 from pathlib import Path
 
 import example_tables as tables
@@ -11,6 +11,8 @@ import pytest
 from commands import QUICK, steinflow_, write
 
 from steinflow.cli import fit as command
+from steinflow.results import files
+from steinflow.tables.runs import load_run
 
 FIT = ["fit", "data.csv", "--target", "y", *QUICK]
 
@@ -38,18 +40,6 @@ def test_linear_regression_finds_coefficients_and_noise():
     assert summary["verdict"]["light"] in ("green", "yellow")
 
 
-def test_json_of_a_classification(runs):
-    summary = runs.json
-    assert summary["model"] == "logistic"
-    assert summary["outcome"] in ("step limit", "stopped")
-    assert summary["ending"].endswith(".")
-    assert summary["held_out"]["metrics"]["accuracy"] > summary["held_out"]["metrics"]["accuracy_of_guessing"]
-    assert 0 <= summary["held_out"]["metrics"]["calibration_error"] < 0.3
-    assert np.sum(summary["held_out"]["confusion"]) == summary["held_out"]["num_rows"] == 24
-    assert summary["parameters"]["a"]["mean"] > 1
-    assert "color = red" in summary["parameters"] or "color = green" in summary["parameters"]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("table", "options", "model"),
@@ -75,23 +65,9 @@ def test_other_models(table, options, model):
     assert steinflow_("predict", "run", "data.csv").exit_code == 0
 
 
-def test_what_a_person_sees(runs):
-    assert "Logistic regression: 'y' has two different values" in runs.text.stderr
-    expected = ("Effects on the log-odds of 'y' being 'yes'", "inference", "model:", "On 24 held-out rows", "accuracy")
-    for words in (*expected, f"steinflow report {runs.other}"):
-        assert words in runs.text.stdout
-    assert re.search("good|doubtful|bad", runs.text.stdout)
-    assert "\x1b" not in runs.text.stdout
-
-
 def test_the_same_seed_gives_the_same_run(runs):
     done = steinflow_("fit", runs.data, "--target", "y", *QUICK, "--output", "again", "--json")
     assert json.loads(done.stdout)["parameters"] == runs.json["parameters"]
-
-
-def test_json_with_numbers_that_are_none(one_row):
-    assert one_row.json["held_out"]["num_rows"] == 1
-    assert one_row.json["held_out"]["metrics"]["r2"] is None
 
 
 def test_nothing_is_pickled(runs):
@@ -100,19 +76,6 @@ def test_nothing_is_pickled(runs):
     with np.load(runs.svgd / "fitted.npz", allow_pickle=False) as fitted:
         assert {"row", "X", "y"} <= {name for name in fitted if fitted[name].dtype.kind in "if"}
     assert np.load(runs.svgd / "start.npy", allow_pickle=False).dtype == np.float32
-
-
-def test_parquet_and_other_separators_give_the_same():
-    frame = tables.numbers()
-    frame.to_parquet("data.parquet")
-    write(frame, "semicolons.csv", sep=";", decimal=",", encoding="utf-16")
-    fit = ["--target", "y", *QUICK, "--json"]
-    one = steinflow_("fit", "data.parquet", *fit)
-    two = steinflow_("fit", "semicolons.csv", *fit, "--encoding", "utf-16", "--decimal", ",")
-    assert one.exit_code == two.exit_code == 0, one.output + two.output
-    one, two = (json.loads(done.stdout)["parameters"]["a"]["mean"] for done in (one, two))
-    assert one == pytest.approx(two, rel=1e-4)
-    assert sorted(path.name for path in Path("runs").iterdir()) == ["data-y", "semicolons-y"]
 
 
 def test_missing_values_dropped():
@@ -184,6 +147,7 @@ def test_a_model_that_does_not_fit_is_no_matter_of_the_inference():
     ("options", "words"),
     [
         (["--overwrite"], "add --output FOLDER"),
+        (["--family", "gaussian"], "only for formulas"),
         (["--hidden", "10"], "add --model network"),
         (["--hidden", "10", "--model", "linear"], "add --model network"),
         (["--hidden", "ten", "--model", "network"], "such as 50 or 50,20"),
@@ -198,6 +162,15 @@ def test_wrong_usage_has_its_own_code(options, words):
     assert done.exit_code == 2
     assert words in " ".join(done.stderr.replace("│", " ").split())
     assert [path.name for path in Path().iterdir()] == ["data.csv"]
+
+
+@pytest.mark.parametrize("option", [["--decimal", ","], ["--separator", ";"], ["--missing-marker", "?"]])
+def test_options_about_text_are_refused_for_parquet(option):
+    tables.numbers().to_parquet("data.parquet")
+    done = steinflow_("fit", "data.parquet", "--target", "y", *option)
+    assert done.exit_code == 2
+    assert f"Invalid value for {option[0]}" in done.stderr
+    assert "only for CSV files" in done.stderr
 
 
 def test_a_target_is_needed():
@@ -215,3 +188,36 @@ def test_an_output_that_cannot_be_written_is_found_before_the_fit(monkeypatch):
     assert done.exit_code == 1
     assert "cannot be written to data.csv/run" in done.stderr
     assert "--output" in done.stderr
+
+
+@pytest.mark.parametrize("full", [["here"], ["here", "temporary"], ["here", "temporary", "home"]])
+def test_a_full_disk_loses_no_fit(runs, tmp_path, monkeypatch, full):
+    places = {name: tmp_path / name for name in ("here", "temporary", "home")}
+    for place in places.values():
+        place.mkdir()
+    monkeypatch.setattr(command, "run_fit", lambda *args, **settings: load_run(runs.svgd))
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(places["temporary"]))
+    monkeypatch.setenv("HOME", str(places["home"]))
+    write_bytes = files.write_whole
+
+    def write_where_there_is_space(path, content):
+        if any(path.is_relative_to(places[name]) for name in full):
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        return write_bytes(path, content)
+
+    monkeypatch.setattr(files, "write_whole", write_where_there_is_space)
+    folder = places["here"] / "run"
+    done = steinflow_("fit", runs.data, "--target", "y", "--quiet", "--output", folder)
+    assert done.exit_code == 1
+    [message] = done.stderr.splitlines()
+    assert message.startswith(f"Error: {folder}: No space left on device. ")
+    assert not folder.exists()
+    kept = [path.parent for path in tmp_path.rglob("result.nc")]
+    if len(full) == 3:
+        assert message.endswith(". Nothing was written.")
+        assert kept == []
+    else:
+        [place] = kept
+        where = f"it is in {place}; use it there, or free some space and move it"
+        assert message.endswith(f". The fit is not lost: {where}.")
+        assert load_run(place).result.info == load_run(runs.svgd).result.info

@@ -67,6 +67,7 @@ def test_a_formula_in_every_group(frame, tmp_path):
         (["--by", "shop"], 2, "say what to predict"),
         (["--by", "shop", "--target", "shop"], 2, "also define the groups"),
         (["--by", "shop", "--target", "y", "--model", "network"], 2, "fits linear models only"),
+        (["--by", "shop", "--formula", "y ~ x", "--categorical", "nothing"], 1, "no column 'nothing'"),
         (["--by", "shops", "--target", "y"], 1, "shop"),
         (["--by", "shop", "--target", "y"], 1, "--missing drop"),
         (["--by", "shop", "--formula", "y ~ x", "--min-rows", "50"], 1, "None of the 4 groups has 50"),

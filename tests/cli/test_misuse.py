@@ -52,6 +52,7 @@ MISUSE = {
     "too huge": (with_text(a=[1e305, *range(59)]), [], "beyond 1e+300"),
     "same name twice": (raw(b"a,a ,y\n1,2,3\n"), [], "several columns with the same name"),
     "test fraction": (with_text(), ["--test-fraction", "2"], "between 0 and 0.9"),
+    "dropped and used": (with_text(), ["--drop", "a", "--categorical", "a"], "--drop leaves out 'a'"),
     "target dropped": (with_text(), ["--drop", "y"], "--drop cannot leave it out"),
     "taken folder": (with_text(), ["--output", "."], "already exists"),
     "never replaced": (with_text(), ["--output", ".", "--overwrite"], "was not replaced"),

@@ -1,6 +1,7 @@
 """`steinflow predict`."""
 
 import json
+from pathlib import Path
 
 import example_tables as tables
 import numpy as np
@@ -33,6 +34,13 @@ def test_what_a_person_sees(runs):
     assert done.exit_code == 1
     assert "already exists" in done.stderr
     assert steinflow_("predict", runs.svgd, runs.data, "--output", "data-predictions.csv", "--overwrite").exit_code == 0
+
+
+def test_nothing_is_there_to_replace(runs):
+    done = steinflow_("predict", runs.svgd, runs.data, "--overwrite")
+    assert done.exit_code == 2
+    assert "replaces the --output file" in done.stderr
+    assert not list(Path().iterdir())
 
 
 def test_the_table_is_not_replaced_by_its_predictions(runs):

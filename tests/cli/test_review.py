@@ -15,6 +15,12 @@ def test_report(runs):
     assert json.loads(done.stdout) == {"report": "report.html", "bytes": Path("report.html").stat().st_size}
 
 
+def test_a_report_has_no_output_to_replace(runs):
+    done = steinflow_("report", runs.svgd, "--overwrite")
+    assert done.exit_code == 2
+    assert "replaces the --output file" in done.stderr
+
+
 def test_compare(runs):
     done = steinflow_("compare", runs.svgd, runs.other)
     assert done.exit_code == 0

@@ -49,9 +49,8 @@ def test_devices():
 @pytest.mark.slow
 def test_methods():
     found = finish(start("methods"))
-    limits = {name: 1e-3 if name == "NUTS" else ROUNDING for name in found}  # trajectories make rounding grow
     assert len(found) == 9
-    assert not {name: error for name, error in found.items() if not error < limits[name]}
+    assert not {name: error for name, error in found.items() if not error < ROUNDING}
 
 
 @functools.cache

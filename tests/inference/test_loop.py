@@ -241,37 +241,6 @@ def test_keys_are_accepted_in_all_forms(short_run):
     np.testing.assert_array_equal(run(key=jax.random.key(1)).particles, short_run.particles)
 
 
-def test_a_hundred_particles_from_the_prior():
-    target = sf.Density(normal_log_density, prior=lambda key: jax.random.normal(key, (2,)))
-    assert len(run(target, particles=None)) == 100
-
-
-class Network(sf.Target):
-    """Of unidentified weights."""
-
-    @property
-    def identified(self):
-        return False
-
-    def log_density(self, params, batch=None):
-        return normal_log_density(params)
-
-
-@pytest.mark.parametrize(
-    ("target", "shape", "method"),
-    [
-        (sf.Density(normal_log_density), (2, 20), sf.SVGD()),
-        (Network(), (20, 2), sf.SVGD()),
-        (Network(), (2, 20), sf.Ensemble()),
-    ],
-    ids=["identified", "more particles than weights", "network"],
-)
-def test_the_default_method(target, shape, method):
-    particles = X0.reshape(shape)
-    found, expected = (run(target, chosen, particles=particles, num_steps=2) for chosen in (None, method))
-    np.testing.assert_array_equal(found.particles, expected.particles)
-
-
 def funnel(x):
     """Known to the particles only after thousands of steps: its log scale has an sd of 1.5."""
     return -0.5 * (x[0] / 1.5) ** 2 - 0.5 * jnp.sum(x[1:] ** 2) * jnp.exp(-x[0]) - 0.5 * (len(x) - 1) * x[0]

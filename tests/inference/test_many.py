@@ -77,30 +77,6 @@ def test_positions_that_would_fill_the_memory_are_not(sets, monkeypatch):
 
 
 @pytest.mark.slow
-def test_runs_that_are_advised_to_take_more_steps_go_on():
-    """Of a funnel, 1,000 steps say too little; of a normal posterior they say enough."""
-    widths = np.array([3.0, 0.1, 3.0], np.float32)
-
-    def funnel(width):
-        def log_density(x):
-            return -0.5 * (x[0] / width) ** 2 - 0.5 * jnp.sum(x[1:] ** 2) * jnp.exp(-x[0]) - 2 * x[0]
-
-        return sf.Density(log_density, prior=lambda key: jax.random.normal(key, (5,)))
-
-    many = sf.fit_many(funnel, widths, key=0, progress=False)
-    steps = [result.info["num_steps"] for result in many]
-    assert steps[1] <= 1000
-    assert min(steps[0], steps[2]) > 1000
-    alone = sf.fit(many[0].target, key=jax.random.fold_in(jax.random.key(0), 0), progress=False)
-    assert alone.info["num_steps"] > 1000
-    for result in (many[0], many[2], alone):
-        np.testing.assert_allclose(result.sd()[0] / 3, 1, atol=0.1)
-        np.testing.assert_allclose(result.mean()[0] / 3, 0, atol=0.15)
-    short = sf.fit_many(funnel, widths, num_steps=1000, key=0, progress=False)
-    assert max(result.info["num_steps"] for result in short) == 1000
-
-
-@pytest.mark.slow
 def test_one_of_them_is_that_of_fit_with_its_own_key(many, sets):
     alone = sf.fit(many[1].target, key=jax.random.fold_in(jax.random.key(3), 1), progress=False)
     sd = exact(*sets[1])[1]
@@ -160,42 +136,6 @@ def test_ctrl_c_returns_what_there_is(monkeypatch):
     )
     assert many.outcomes == 2 * [sf.Outcome.INTERRUPTED]
     assert many[0].info["num_steps"] == 0
-
-
-@pytest.mark.parametrize(
-    ("items", "expected"),
-    [
-        ([np.ones(3), np.ones(4)], r"item 0 has \[\(3,\)\], item 1 has \[\(4,\)\].*sf.data.padded"),
-        ({"x": np.ones(3), "y": np.ones(4)}, "of the same length in every array"),
-        (np.float32(1), "leading axis"),
-        (np.ones((3, 0)), "no rows"),
-    ],
-)
-def test_items_that_do_not_fit_together(items, expected):
-    with pytest.raises(ValueError, match=expected):
-        sf.fit_many(lambda item: lambda x: -0.5 * jnp.sum(x**2), items, particles=np.zeros((3, 5, 1)))
-
-
-def test_none_that_is_finite_anywhere_is_an_error():
-    with pytest.raises(ValueError, match="any starting particle of any of the 2 posteriors"):
-        sf.fit_many(
-            lambda mean: lambda x: -0.5 * jnp.sum((x - mean) ** 2),
-            np.array([np.nan, np.inf]),
-            sf.SVGD.paper(0.5),
-            particles=np.zeros((2, 30, 1)),
-            num_steps=300,
-            progress=False,
-        )
-
-
-def test_particles_and_names_of_another_number():
-    def make(mean):
-        return lambda x: -0.5 * jnp.sum((x - mean) ** 2)
-
-    with pytest.raises(ValueError, match="of 2 posteriors and of particles"):
-        sf.fit_many(make, np.zeros(2), particles=np.zeros((30, 1)))
-    with pytest.raises(ValueError, match="2 different names"):
-        sf.fit_many(make, np.zeros(2), particles=np.zeros((2, 30, 1)), names=["a", "a"])
 
 
 def test_minibatches_are_refused():

@@ -185,14 +185,3 @@ def test_an_intercept_may_have_a_prior_of_its_own(rows, x64, num_classes):
     np.testing.assert_allclose(drawn.std(axis=0), 2.5, rtol=0.08)
     with pytest.raises(ValueError, match="no intercept"):
         sf.models.GeneralizedLinear(X, y, family, intercept=False, intercept_prior=(0.0, 1.0))
-
-
-def test_usual_outputs_give_the_mean():
-    y = np.array([1.0, -1, -1, -1, -1, -1, -1, -1])
-    [output] = sf.models.Bernoulli().usual_outputs(y)
-    assert 1 / (1 + np.exp(-output)) == pytest.approx(1.5 / 9)
-    assert np.exp(sf.models.Poisson().usual_outputs(np.array([1.0, 2, 6]))) == pytest.approx(3)
-    outputs = sf.models.Categorical(3).usual_outputs(np.array([0, 0, 1]))
-    np.testing.assert_allclose(np.exp(outputs) / np.exp(outputs).sum(), np.array([2.5, 1.5, 0.5]) / 4.5)
-    assert outputs.sum() == pytest.approx(0)
-    np.testing.assert_array_equal(sf.models.VaryingGaussian().usual_outputs(y), [0, 0])

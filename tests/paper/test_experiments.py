@@ -93,7 +93,18 @@ def test_interrupted_run_goes_on(tmp_path):
     run("squares", squares(calls), tmp_path, quick=False)
     assert calls == [1, 2, 3]
     assert "3 of 3 parts finished" in (tmp_path / "squares.md").read_text()
-    assert not list(tmp_path.rglob("*.tmp"))
+    assert not list(tmp_path.rglob(".*"))
+
+
+def test_numbers_that_are_not_finite(tmp_path):
+    """JSON has none of them: null takes their place in the file, and NaN in what is read from it."""
+    part = Part("one", {}, lambda taken: {"curve": np.array([1.0, np.nan]), "best": -np.inf})
+    diverged = dataclasses.replace(squares([]), parts=lambda config: [part])
+    for _ in range(2):
+        values = run("squares", diverged, tmp_path, quick=False)
+        np.testing.assert_equal(values["one"], {"curve": [1.0, np.nan], "best": np.nan})
+    for path in tmp_path.rglob("*.json"):
+        json.loads(path.read_text(), parse_constant=pytest.fail)
 
 
 def halves(config):

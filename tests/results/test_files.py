@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import subprocess
 import sys
 import textwrap
@@ -11,7 +12,7 @@ from known_results import result_at
 
 import steinflow as sf
 from steinflow.results import files
-from steinflow.results.files import appearing, write_whole
+from steinflow.results.files import appearing, json_text, write_whole
 from steinflow.results.outcome import Ending, Outcome
 
 RNG = np.random.default_rng(0)
@@ -101,7 +102,7 @@ def test_a_full_disk_loses_nothing(tmp_path):
         try:
             large.save(path)
         except OSError as error:
-            print(error)
+            print(error, *error.__notes__)
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
         print(len(sf.load(path)), len(large), float(large.mean()[0]))
     """
@@ -112,8 +113,7 @@ def test_a_full_disk_loses_nothing(tmp_path):
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     message, rest = run.stdout.splitlines()
-    assert "File too large. Nothing is lost" in message
-    assert "'run.nc'" in message
+    assert "File too large: 'run.nc' Nothing is lost" in message
     assert rest == "3 3000 1.0", "the old file is whole, and the result is still there"
     assert "HDF5" not in run.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["run.nc"]
@@ -125,6 +125,16 @@ def test_saving_where_it_cannot_be(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="Nothing is lost"):
         result_of(ARRAY).save(tmp_path / "file" / "run.nc")
+
+
+def test_json_has_no_nan():
+    values = {"a": float("nan"), "b": [1.0, float("inf"), (2, None, "NaN")], "c": np.array([[1, np.nan]])}
+    values["d"] = Ending(Outcome.STOPPED.value, np.float32(np.inf))
+    expected = {"a": None, "b": [1.0, None, [2, None, "NaN"]], "c": [[1.0, None]]}
+    found = json.loads(json_text(values), parse_constant=pytest.fail)
+    assert found == {**expected, "d": {"outcome": "stopped", "message": None}}
+    with pytest.raises(TypeError):
+        json_text({"a": object()})
 
 
 @pytest.mark.parametrize(("content", "read"), [("Müller\r\n", "Müller\r\n".encode()), (b"\x00\xff", b"\x00\xff")])

@@ -1,32 +1,15 @@
 """Many results as a sequence, a table, one xarray and a file."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
+from known_results import normal_around
 
 import steinflow as sf
-from steinflow.results.outcome import Ending
-
-
-def posterior(k, weights=None, num=20):
-    """A standard normal posterior around k, of a parameter a and two called b."""
-    x = np.random.default_rng(k).normal(size=(num, 3)).astype(np.float32)
-    return sf.Result(
-        particles={"a": k + x[:, 0], "b": k + x[:, 1:]},
-        weights=weights,
-        history={},
-        ending=Ending(sf.Outcome.STEP_LIMIT, "all 10 steps are done."),
-        unconstrained=jnp.asarray(x),
-        scores=jnp.asarray(-x),
-        log_densities=jnp.asarray(-0.5 * (x**2).sum(axis=1)),
-        num_chains=2,
-        info={"num_steps": 10, "method": "SVGD"},
-    )
 
 
 @pytest.fixture
 def many():
-    return sf.Many(tuple(map(posterior, range(3))), ("one", "two", "three"))
+    return sf.Many(tuple(map(normal_around, range(3))), ("one", "two", "three"))
 
 
 def test_it_is_a_sequence_with_names(many):
@@ -67,7 +50,7 @@ def test_arviz_sees_one_more_dimension(many):
 
 @pytest.mark.parametrize("weights", [None, np.arange(1, 21, dtype=np.float32) / 210])
 def test_what_is_saved_comes_back(tmp_path, weights):
-    many = sf.Many(tuple(posterior(k, weights) for k in range(2)), ("one", "two"))
+    many = sf.Many(tuple(normal_around(k, weights) for k in range(2)), ("one", "two"))
     loaded = sf.Many.load(many.save(tmp_path / "many.nc"))
     assert loaded.names == many.names
     for before, after in zip(many, loaded, strict=True):
@@ -86,17 +69,6 @@ def test_files_of_one_and_of_many_are_told_apart(tmp_path, many):
 
 
 def test_different_numbers_of_particles_do_not_fit_in_one_array():
-    many = sf.Many((posterior(0), posterior(1, num=10)), ("one", "two"))
+    many = sf.Many((normal_around(0), normal_around(1, num=10)), ("one", "two"))
     with pytest.raises(ValueError, match="different numbers of particles"):
         many.to_arviz()
-
-
-def test_the_figure_shows_every_posterior(many):
-    figure = sf.plots.posteriors(many)
-    assert [axis.get_ylabel() for axis in figure.axes] == ["a", "b[0]", "b[1]"]
-    drawn = np.concatenate([line.get_ydata() for line in figure.axes[0].lines if line.get_marker() == "."])
-    np.testing.assert_allclose(np.sort(drawn), np.sort(many.mean()["a"]), rtol=1e-5)
-    assert [label.get_text() for label in figure.axes[-1].get_xticklabels()] == ["one", "two", "three"]
-    assert len(sf.plots.posteriors(many, parameters=["b[1]"], by_mean=True).axes) == 1
-    with pytest.raises(ValueError, match="no parameter 'c'"):
-        sf.plots.posteriors(many, parameters=["c"])

@@ -94,3 +94,14 @@ def test_bad_input(linear, line):
         sf.contrasts(linear, "z", at=["a"])
     with pytest.raises(ValueError, match="by formula"):
         sf.contrasts(line, "x")
+
+
+def test_without_groups_all_effects_of_groups_are_zero(table):
+    result = started(sf.formula("event ~ x + (1 | z)", table, family="bernoulli"))
+    p = result.particles
+    at = [np.asarray(p["Intercept"] + p["x"] * value, float) for value in (4.0, 6.0)]
+    low, high = (1 / (1 + np.exp(-each)) for each in at)
+    means = sf.marginal_means(result, "x", at=[4.0, 6.0], groups=False)["mean"]
+    np.testing.assert_allclose(means, [low.mean(), high.mean()], rtol=1e-3)
+    difference = sf.contrasts(result, "x", at=[4.0, 6.0], groups=False)["mean"]
+    np.testing.assert_allclose(difference, [(high - low).mean()], rtol=1e-3, atol=1e-5)

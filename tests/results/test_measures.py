@@ -8,6 +8,8 @@ from compiled import ksd_squared
 from steinflow.methods.svgd.metrics import Cloud
 from steinflow.results import measures
 from steinflow.stein.bandwidths import EXACT_MEDIAN, Median, Wide
+from steinflow.stein.discrepancy import dispersion_of
+from steinflow.stein.geometry import distinct_squares
 from steinflow.stein.kernels import IMQ
 
 RNG = np.random.default_rng(0)
@@ -56,12 +58,32 @@ def test_coordinates_are_those_of_the_metric(n, dim):
     np.testing.assert_allclose(t, frame.scores(jnp.asarray(s)), rtol=2e-3, atol=1e-3)
 
 
+def test_distances_of_numpy_are_those_of_jax():
+    x, y = np.random.default_rng(0).standard_normal((2, 3, 7, 2))
+    x[0, 0] = y[0, 0]
+    found = distinct_squares(x, y)
+    assert isinstance(found, np.ndarray)
+    assert found[0, 0, 0] == 0
+    np.testing.assert_allclose(found, distinct_squares(jnp.asarray(x), jnp.asarray(y)), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found, ((x[:, :, None] - y[:, None]) ** 2).sum(axis=-1), atol=1e-12)
+
+
 def test_points_that_coincide_have_no_bandwidth():
     x = np.ones((5, 2), np.float32)
     assert measures.median_bandwidth(x) == measures.wide_bandwidth(x) == 1
     u, t = measures.in_cloud(x, 3 * x)
     np.testing.assert_allclose(u, 0)
     np.testing.assert_allclose(t, Cloud().frame(jnp.asarray(x)).scores(3 * jnp.asarray(x)), rtol=1e-4)
+
+
+def test_dispersion_by_hand():
+    x, s = cloud(9)
+    weights = np.arange(9.0) / 36
+    expected = -sum(w * (xi - weights @ x) * si for w, xi, si in zip(weights, x, s, strict=True))
+    for given in ((x, s, weights), (jnp.asarray(x), jnp.asarray(s), jnp.asarray(weights, jnp.float32))):
+        found = dispersion_of(*given)
+        assert isinstance(found, type(given[0]))
+        np.testing.assert_allclose(found, expected, rtol=1e-4)
 
 
 def test_what_is_watched_by_hand():

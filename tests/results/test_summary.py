@@ -65,6 +65,11 @@ def test_numbers(value, text):
     assert number(value) == text
 
 
+def test_numbers_of_few_digits():
+    values = {0.0123456: "0.0123", 12.3456: "12.3", 999.7: "1000", 12345.6: "12346", 1.2e7: "1.2e+07"}
+    assert [number(value, 3) for value in values] == list(values.values())
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_dataframe(library):
     pytest.importorskip(library)

@@ -91,6 +91,20 @@ def test_scores_that_push_apart_are_not_too_little_spread(log_density, points):
     assert not any("spread (" in reason or "collapsed" in reason for reason in found.reasons), str(found)
 
 
+def test_negative_in_some_coordinates_is_no_collapse():
+    """Narrow in three coordinates, between two modes in the fourth."""
+
+    def log_density(x):
+        return normal_log_density(x[:3]) + two_modes(x[3:])
+
+    found = verdict(log_density, 0.3 * DRAWS)
+    assert found.metrics["dispersion"] < 0.5
+    assert found.metrics["dispersion_min"] < -0.1
+    assert found.level == "bad"
+    assert any("in some coordinates the scores push" in reason for reason in found.reasons), str(found)
+    assert not any("collapsed" in reason for reason in found.reasons), str(found)
+
+
 def test_modes_with_the_right_weights():
     assert verdict(two_modes, on_two_modes(0.2)).level == "good"
 

@@ -8,7 +8,7 @@ import pytest
 
 from steinflow.devices.keys import as_key
 from steinflow.estimators import base
-from steinflow.estimators.columns import TableError
+from steinflow.models.columns import TableError
 from steinflow.models.families import Gaussian
 from steinflow.models.generalized_linear import GeneralizedLinear
 from steinflow.tables.fitting import prepare, run_fit
@@ -96,7 +96,8 @@ def test_start_and_run_have_keys_of_their_own(monkeypatch):
     model = GeneralizedLinear(prepared.X, prepared.y, Gaussian())
     for key in (seen["key"], as_key(3)):
         from_the_key = jax.vmap(model.sample_prior)(jax.random.split(key, 20))
-        assert not np.array_equal(from_the_key["w"], seen["particles"]["w"])
+        # Of precisions alone, whose prior does not depend on where the estimator expects the intercept.
+        assert not np.array_equal(from_the_key["log_alpha"], seen["particles"]["log_alpha"])
     assert not np.array_equal(jax.random.key_data(seen["key"]), jax.random.key_data(as_key(3)))
 
 
@@ -112,7 +113,7 @@ def test_codes_become_categories_where_asked_for():
     )
     prepared = prepare(frame, "y")
     assert prepared.problem.features.labels == ["zip", "a"]
-    assert any("--categorical 'zip'" in note for note in prepared.notes)
+    assert any("--categorical zip" in note for note in prepared.notes)
     prepared = prepare(frame, "y", categorical=["zip"])  # more than text may have without being asked for
     features = prepared.problem.features
     assert len(features.columns[0].values) == frame["zip"].nunique() - 1
@@ -140,3 +141,10 @@ def test_counts_and_collinear_columns_are_remarked_upon():
     assert "--model poisson" in prepare(frame.assign(y=3 * frame["y"]), "y").reason
     notes = prepare(frame.assign(c=frame["a"] - frame["b"]), "y", model="poisson").notes
     assert any("'a', 'b', 'c'" in note and "linear combinations" in note for note in notes)
+
+
+def test_separation_is_said_of_classes():
+    frame = tables.counts()
+    apart = frame.assign(y=np.where(frame["a"] + 2 * frame["b"] > 0, "high", "low"))
+    assert any("'a', 'b' together separate" in note for note in prepare(apart, "y").notes)
+    assert not any("separate" in note for note in prepare(apart, "y", model="network").notes)

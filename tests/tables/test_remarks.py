@@ -1,12 +1,13 @@
 """Remarks about codes that became slopes, and about collinear columns."""
 
 import re
+import shlex
 
 import numpy as np
 import pandas
 import pytest
 
-from steinflow.estimators.columns import TableError
+from steinflow.models.columns import TableError
 from steinflow.tables.remarks import about_codes, about_collinear, about_dates, refuse_dates
 
 RNG = np.random.default_rng(0)
@@ -19,6 +20,7 @@ EFFECTS = RNG.normal(size=400)[CODES]
     [
         ("subject", RNG.integers(1, 20, 200), RNG.normal(size=200), True),
         ("ZipCode", RNG.integers(10_000, 10_020, 200), None, True),
+        ("zip code", RNG.integers(10_000, 10_020, 200), None, True),
         ("provider", CODES, EFFECTS + 0.5 * RNG.normal(size=200), True),
         ("clinic", RNG.integers(0, 9, 200), RNG.normal(size=200), True),
         ("v7", CODES - 299, EFFECTS + 0.5 * RNG.normal(size=200), True),  # small codes are codes as well
@@ -36,7 +38,7 @@ def test_codes_are_noticed_by_name_or_by_what_they_do(name, values, y, expected)
     remarks = about_codes(pandas.DataFrame({name: values}), None if y is None else pandas.Series(y))
     assert bool(remarks) == expected
     if expected:
-        assert f"--categorical '{name}'" in remarks[0]
+        assert f"--categorical {shlex.quote(name)}," in remarks[0]
 
 
 def test_a_network_has_no_slopes():

@@ -1,6 +1,5 @@
 """The report in a real browser: it renders, moves, loads nothing, and runs nothing that comes from the data."""
 
-import dataclasses
 import json
 import re
 import shutil
@@ -11,10 +10,6 @@ import numpy as np
 import pytest
 
 from steinflow.tables.report import report_html
-from steinflow.tables.report.content import charts_of
-from steinflow.tables.report.formulas import contrasts_of
-from steinflow.tables.report.sections import _way
-from steinflow.tables.report.words import in_words
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -224,38 +219,3 @@ def test_turning_the_phone_draws_again(opened):
     page.set_viewport_size({"width": 844, "height": 390})
     until(page, f"document.querySelector('#ksd svg').getAttribute('viewBox') !== {narrow!r}")
     assert page.evaluate("document.documentElement.scrollWidth") <= 844
-
-
-def test_zero_and_one_are_drawn_as_classes(of_flags):
-    held_out = charts_of(of_flags)["heldOut"]
-    assert (held_out["kind"], held_out["labels"]) == ("classes", ["0", "1"])
-    assert len(held_out["probability"]) == len(of_flags.held_out)
-    assert 'id="confusion"' in report_html(of_flags)
-
-
-def test_codes_are_drawn_as_points(of_flags):
-    effects = {effect["first"]: effect for effect in charts_of(of_flags)["effects"]}
-    assert effects["code"]["levels"] == ["1", "2", "3"]
-    assert effects["a"]["levels"] is None
-    assert effects["a"]["response"] == "P(y = 1)"
-
-
-def test_contrasts_for_scripts(of_flags):
-    found = contrasts_of(of_flags.estimator)
-    assert set(found) == {"a", "code", "color"}
-    assert list(found["code"]) == ["2 - 1", "3 - 1"]
-    assert set(found["code"]["2 - 1"]) == {"mean", "sd", "5%", "50%", "95%"}
-
-
-def test_models_in_words(of_numbers, of_classes, of_formula):
-    [about_y, priors] = in_words(of_numbers)
-    assert about_y.endswith("The mean is the sum of an intercept and of effects of 2 features.")
-    assert "1/s² ~ Gamma(1, 0.01)" in priors
-    assert "the noise has 1/sd² ~ Gamma(1, 0.1)" in priors
-    assert "The log-odds of" in in_words(of_classes)[0]
-    assert "family poisson" in in_words(of_formula)[0]
-    network = dataclasses.replace(of_numbers.problem, hidden=(50, 20))
-    of_network = dataclasses.replace(of_numbers, problem=network)
-    assert "hidden layers of 50 units and 20 units (tanh) gives the mean of 'y'" in in_words(of_network)[0]
-    assert _way(of_network) == ""  # KSD of weights judges nothing
-    assert "The model in words" in report_html(of_numbers)

@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from steinflow.tables.runs import RunError, check_writable, free_folder, json_text, load_run
+from steinflow.tables.runs import RunError, check_writable, free_folder, load_run
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +73,6 @@ def test_metrics_that_are_not_numbers_are_null(of_numbers, tmp_path):
     evaluation = {**of_numbers.evaluation, "metrics": {"rmse": float("nan"), "r2": float("-inf")}}
     dataclasses.replace(of_numbers, evaluation=evaluation).save(tmp_path / "run")
     assert load_run(tmp_path / "run").evaluation["metrics"] == {"rmse": None, "r2": None}
-
-
-def test_json_has_no_nan():
-    values = {"a": float("nan"), "b": [1.0, float("inf"), (2, None, "NaN")]}
-    assert json.loads(json_text(values)) == {"a": None, "b": [1.0, None, [2, None, "NaN"]]}
-    assert "Infinity" not in json_text(values)
 
 
 def test_only_runs_are_replaced(of_numbers, saved, tmp_path):

@@ -5,18 +5,13 @@ import numpy as np
 import pandas
 import pytest
 
-from steinflow.estimators.columns import TableError, shown
+from steinflow.models.columns import TableError
 from steinflow.tables.tables import csv_text, read_cells, read_table
 
 
 def test_the_index_of_pandas_is_no_feature(tmp_path):
     tables.numbers().to_csv(tmp_path / "data.csv")
     assert list(read_table(tmp_path / "data.csv").columns) == ["a", "b", "y"]
-
-
-def test_names_from_files_cannot_control_the_terminal():
-    assert "\x1b" not in shown("\x1b[31mred")
-    assert len(shown("x" * 1000)) == 60
 
 
 def test_the_options_read_such_numbers(tmp_path):

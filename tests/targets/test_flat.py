@@ -54,6 +54,14 @@ def test_what_methods_ask_about_the_data():
     assert flat.minibatch(jax.random.key(0), jnp.asarray(0)).rows.shape == (4,)
 
 
+def test_targets_say_whether_they_keep_the_likelihood_apart():
+    plain, _ = flatten(gaussian(np.zeros(2), np.eye(2)), jnp.ones((3, 2)))
+    assert not plain.knows_likelihood
+    with pytest.raises(ValueError, match="keeps prior and likelihood apart"):
+        _ = plain.posterior
+    assert flatten(posterior(), jnp.ones(3))[0].knows_likelihood
+
+
 def test_a_batch_of_all_rows_is_not_noisy():
     flat, _ = flatten(posterior(batch_size=10), jnp.ones(3))
     assert not flat.noisy

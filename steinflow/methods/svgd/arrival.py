@@ -10,6 +10,7 @@ import math
 import equinox as eqx
 import jax.numpy as jnp
 
+from steinflow.stein.discrepancy import dispersion_of
 from steinflow.typing import Array, Particles, Scores
 
 _TRUST = 10.0  # radii of the cloud
@@ -78,7 +79,7 @@ def has_arrived(points: Particles, scores: Scores) -> Array:
     count in units of their own root mean square.
     """
     num_particles, dim = points.shape
-    dispersion = -jnp.mean((points - jnp.mean(points, axis=0)) * scores, axis=0)
+    dispersion = dispersion_of(points, scores)
     if num_particles > dim:
         as_wide = jnp.all((dispersion > 1 / _WIDTH) & (dispersion < _WIDTH))
     else:

@@ -71,6 +71,9 @@ class Ensemble(Method):
     Args:
         reach: how far a weight can go while it arrives, in however many steps.
         exploration: how the members move then, `sf.svgd.Microcanonical` with steps of their own by default.
+
+    Raises:
+        ValueError: if `reach` is not positive.
     """
 
     reach: float = 10.0
@@ -144,7 +147,7 @@ class Ensemble(Method):
     def _explored(self, sight, state, *, warming, key):
         """Return the state after a move of every network; the first one stays where it is, and takes scores."""
         x, walk, scales, trial, keys = state.particles, state.walk, state.scales, state.trial, jax.random.split(key)
-        first = walk.num_steps == 0
+        first = walk.explored == 0
         ahead = jnp.where(first, x, scales * walk.ahead(self.exploration, x / scales, key=keys[0]))
         scores = scales * sight.scores(ahead, None if trial is None else trial.counts)
         moved, walk = walk.step(self.exploration, x / scales, ahead / scales, scores, warming=warming, keys=(*keys,))

@@ -17,6 +17,8 @@ missed: the smaller error would be that of the smaller sd.
 
 import numpy as np
 
+from steinflow.stein.discrepancy import imq_stein_matrix
+
 _FITTED = 500  # states of each half; the time that a fit takes grows as their cube
 _RIDGE = 0.01  # of the mean diagonal; 1e-4 follows the kink of a Laplace density, and misses its mean by 0.08 sds
 
@@ -42,22 +44,9 @@ def _unexplained(chains, others):
     points, scores, values = (each.reshape(-1, each.shape[-1]) for each in chains)
     some = slice(None, None, -(-others[0][..., 0].size // _FITTED))
     x, s, f = (each.reshape(-1, each.shape[-1])[some] for each in others)
-    gram = stein_matrix(x, s, x, s)
+    gram = imq_stein_matrix(x, s, x, s, x.shape[1])
     gram[np.diag_indices_from(gram)] += _RIDGE * np.trace(gram) / len(gram)
     solved = np.linalg.solve(gram, np.append(np.ones_like(x[:, :1]), f, axis=1))
     ones, given = solved[:, :1], solved[:, 1:]
     weights = given - ones * (np.sum(given, axis=0) / np.sum(ones))
-    return (values - stein_matrix(points, scores, x, s) @ weights).reshape(chains[2].shape)
-
-
-def stein_matrix(x: np.ndarray, sx: np.ndarray, y: np.ndarray, sy: np.ndarray) -> np.ndarray:
-    """Return the Stein kernel of (1 + |x - y|^2 / d)^(-1/2) for all pairs; that of `sf.kernels` would be compiled."""
-    dim = x.shape[1]
-    ones_x, ones_y = np.ones_like(x[:, :1]), np.ones_like(y[:, :1])
-    squares_x, squares_y = (np.sum(each**2, axis=1, keepdims=True) for each in (x, y))
-    along_x, along_y = np.sum(x * sx, axis=1, keepdims=True), np.sum(y * sy, axis=1, keepdims=True)
-    # |x - y|^2 / d and ((x - y)'(sx - sy) + d - 3) / d, each by one product: what takes time is passes over all pairs.
-    squares = np.hstack([-2 * x, squares_x, ones_x]) @ (np.hstack([y, ones_y, squares_y]) / dim).T
-    across = np.hstack([sx, x, along_x + dim - 3, ones_x]) @ (np.hstack([-y, -sy, ones_y, along_y]) / dim).T
-    base = 1 / (1 + np.maximum(squares, 0.0))
-    return np.sqrt(base) * (sx @ sy.T + base * (across + 3 / dim * base))
+    return (values - imq_stein_matrix(points, scores, x, s, x.shape[1]) @ weights).reshape(chains[2].shape)

@@ -246,7 +246,7 @@ class SVGD(Method):
         if journey is None:
             return Draws(state.particles)
         # Who is arriving has moved without looking; where the density ends, all may have stepped off.
-        return Draws(jnp.where(journey.walk.num_steps > 0, state.particles, journey.footing.particles))
+        return Draws(jnp.where(journey.walk.explored > 0, state.particles, journey.footing.particles))
 
 
 def _at_the_end(
@@ -254,7 +254,7 @@ def _at_the_end(
 ) -> Settled:
     assert state.journey is not None
     end = dataclasses.replace(state, particles=as_array(particles, state.particles.dtype))
-    steps = {"explored": int(state.journey.walk.num_steps), "remembered": recalled.count}
+    steps = {"explored": int(state.journey.walk.explored), "remembered": recalled.count}
     trajectory = {**recalled.findings(moments), "tail": tail.length, "tail_of": tail.column}
     return Settled(end, {"steps": steps, "trajectory": trajectory}, recalled.states)
 

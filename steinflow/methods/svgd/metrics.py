@@ -18,7 +18,7 @@ _SHRUNK = 0.1  # of d / n, squared: how much the correlations of a cloud are shr
 
 
 class Metric(eqx.Module):
-    """A rule for the frame. To add one, say how it follows from the particles."""
+    """A rule for the frame. To add one, say how it follows from the particles, and from a walk if it learns there."""
 
     @abc.abstractmethod
     def frame(self, particles: Particles) -> Frame:

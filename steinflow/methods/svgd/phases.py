@@ -118,7 +118,7 @@ class Phase(eqx.Module):
         """Return the phase of this step; as long as the target is tempered, no warm-up ends."""
         tenth = time.num_steps // 10
         deadline = jnp.maximum(3 * time.num_steps // 10, _LEAST_ARRIVAL)
-        explored = journey.walk.num_steps.astype(tenth.dtype)
+        explored = journey.walk.explored.astype(tenth.dtype)
         return cls(
             scouting=journey.scouts.on_the_way & ~journey.arrived & ~target.is_tempered & (not target.noisy),
             early=2 * time.step < time.num_steps,

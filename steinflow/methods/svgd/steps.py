@@ -128,8 +128,8 @@ class Adaptive(StepRule):
     - It grows while successive directions agree, by $\exp(0.15 \cos)$ with the cosine of their angle, and shrinks while
       they disagree, by $\exp(\cos)$: an overshoot costs more than a short step. It never exceeds 1, which is Newton's
       step where the target is a Gaussian as wide as the cloud.
-    - No particle moves by more than half a unit relative to the cloud, and neither does the cloud, so that nothing
-      diverges. The exception: a cloud that keeps its direction strides out, half as far again in every step.
+    - Neither the shift nor the change of shape moves a particle by more than half a unit, so that nothing diverges. The
+      exception: a cloud that keeps its direction strides out, half as far again in every step.
     - Over the second half of the run the steps fall to zero as a cosine, so that oscillations die out.
     - In long runs the steps of the shape are at most $300 / (1 - d/n)$ over the number of steps: once everything has
       settled, single particles would otherwise creep away.
@@ -137,12 +137,12 @@ class Adaptive(StepRule):
     With minibatches the angle of two directions says something as long as less than half of a squared direction is
     noise, as it is on the way to the target. Where noise rules, a size goes back to where it started, and the decay
     averages. All particles of a cloud much wider than the target are slowed by the same factor, so that it contracts
-    without losing its shape.
+    without losing its shape: half a unit is the root mean square of these moves, and a whole one the longest.
 
     Args:
         start: both step sizes at first.
         growth: the exponent's factor while directions agree.
-        longest: how far a particle may move in one step, in units of the cloud.
+        longest: how far a particle may move in one step, in units of the cloud; with minibatches, twice as far.
         settling: how many whole steps of the shape a run contains at most.
     """
 

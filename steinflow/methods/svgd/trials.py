@@ -22,7 +22,6 @@ import numpy as np
 
 from steinflow.targets.data import Rows
 from steinflow.targets.flat import FlatTarget
-from steinflow.targets.posterior import Posterior
 from steinflow.typing import Array, Batch, Particles, PRNGKeyArray, Weights
 
 COUNTS = (math.inf, 3.0, 1.0)  # from cold to hot, in which order they are tried; 10 as well gained nothing
@@ -38,7 +37,7 @@ class Trial(eqx.Module):
 
     Attributes:
         likelihoods: logarithms of the sums over all networks that were judged, counts x rows.
-        forecasts: sums of what these networks say about the rows, counts x rows x numbers; None where nobody knows.
+        forecasts: sums of what these networks say about the rows, counts x rows x numbers; None if unknown.
         num_judged: the number of these networks.
         choices: the number of the c of every member; the last one, 1, at first.
     """
@@ -103,7 +102,7 @@ class Trial(eqx.Module):
         return {f"{count:g}": int(number) for count, number in zip(COUNTS, numbers, strict=True)}
 
     def calibration(self, target: FlatTarget) -> dict[str, float]:
-        """Return how well the rows held out kept what networks that had not seen them said; {} where nobody knows.
+        """Return how well the rows held out kept what networks that had not seen them said; {} where this is not known.
 
         Those of every c count by the number of members that have got it.
         """
@@ -131,7 +130,7 @@ def weights_of(log_likelihoods: Array, *, key: PRNGKeyArray) -> Weights:
 
 def can_hold_out(target: FlatTarget) -> bool:
     """Whether there are rows to hold out: those of a posterior, in memory, and enough of them."""
-    return isinstance(target.source, Posterior) and isinstance(target.data, Rows) and target.num_rows >= _ONE_OF
+    return target.knows_likelihood and isinstance(target.data, Rows) and target.num_rows >= _ONE_OF
 
 
 def held_out_rows(target: FlatTarget) -> Batch:

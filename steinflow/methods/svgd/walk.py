@@ -22,14 +22,14 @@ class Walk(eqx.Module):
         scores: those at the particles.
         slopes: the same in the coordinates of the walk.
         coordinates: those in which they walk.
-        num_steps: so far.
+        explored: how many steps the particles have explored; the loop does not know when they began.
         state: what the exploration remembers.
     """
 
     scores: Scores
     slopes: Scores
     coordinates: Coordinates
-    num_steps: Array
+    explored: Array
     state: Any
 
     @classmethod
@@ -99,7 +99,7 @@ class Walk(eqx.Module):
         moves = exploration.moves(self.slopes, self.state, key=keys[0])
         state = exploration.step(moves, self.slopes, slopes, made, self.state, warming=warming, key=keys[1])
         # The first step is none: it takes the scores to begin with.
-        state = jax.tree.map(lambda new, old: jnp.where(self.num_steps > 0, new, old), state, self.state)
+        state = jax.tree.map(lambda new, old: jnp.where(self.explored > 0, new, old), state, self.state)
         moved = jnp.where(made, ahead, particles)
         scores, slopes = jnp.where(made, scores, self.scores), jnp.where(made, slopes, self.slopes)
 
@@ -108,4 +108,4 @@ class Walk(eqx.Module):
             return coordinates, coordinates.frame.scores(scores)
 
         coordinates, slopes = either(warming, learned, lambda: (self.coordinates, slopes))
-        return moved, Walk(scores, slopes, coordinates, self.num_steps + 1, state)
+        return moved, Walk(scores, slopes, coordinates, self.explored + 1, state)

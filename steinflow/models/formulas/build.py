@@ -2,62 +2,52 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, SupportsIndex
+from typing import Any, Literal, SupportsIndex
 
 import jax.numpy as jnp
 import numpy as np
 
-from steinflow.models.formulas.classes import Bernoulli, Binomial, Categorical, Cumulative
-from steinflow.models.formulas.counts import (
-    HurdleNegativeBinomial,
-    HurdlePoisson,
-    NegativeBinomial,
-    Poisson,
-    ZeroInflatedNegativeBinomial,
-    ZeroInflatedPoisson,
-)
-from steinflow.models.formulas.design import Design, collinear, far, names_of_columns, separated, warn
-from steinflow.models.formulas.families import Gaussian, ResponseFamily, StudentT
-from steinflow.models.formulas.positive import Beta, Exponential, Gamma, LogNormal, Weibull
+from steinflow.models.formulas.cells import check_predictors
+from steinflow.models.formulas.design import Design, collinear, far, names_of_columns, warn
+from steinflow.models.formulas.elsewhere import check_foreign
+from steinflow.models.formulas.labels import labels_of
+from steinflow.models.formulas.names import family_named, link_of
 from steinflow.models.formulas.predictions import predictor_rows, response_rows
 from steinflow.models.formulas.predictors import Predictor
 from steinflow.models.formulas.priors import Prior, replaced
 from steinflow.models.formulas.regression import LogLikelihood, LogPrior, Regression
-from steinflow.models.formulas.response import censored, evaluate, for_family, response_columns, survived, trial_columns
-from steinflow.models.formulas.syntax import Formula, FormulaError, columns_of, nearest, parse
-from steinflow.models.formulas.tables import as_frame, as_known, check_columns, complete_rows
+from steinflow.models.formulas.response import (
+    censored,
+    evaluate,
+    for_family,
+    remarks,
+    response_columns,
+    successes,
+    survived,
+    trial_columns,
+)
+from steinflow.models.formulas.separation import separated
+from steinflow.models.formulas.syntax import Formula, FormulaError, columns_of, parse
+from steinflow.models.formulas.tables import (
+    MISSING_LEVEL,
+    as_frame,
+    as_known,
+    check_columns,
+    complete_rows,
+    text_with_gaps,
+    with_missing_level,
+)
 from steinflow.models.formulas.target import About, FormulaTarget
 from steinflow.models.formulas.usual import usual_priors
 from steinflow.models.supervised import shift_and_scale
 from steinflow.targets.posterior import Posterior
 
-FAMILIES: dict[str, type[ResponseFamily]] = {
-    kind.name: kind
-    for kind in (
-        Gaussian,
-        StudentT,
-        Bernoulli,
-        Binomial,
-        Categorical,
-        Cumulative,
-        Poisson,
-        NegativeBinomial,
-        ZeroInflatedPoisson,
-        ZeroInflatedNegativeBinomial,
-        HurdlePoisson,
-        HurdleNegativeBinomial,
-        Gamma,
-        LogNormal,
-        Weibull,
-        Exponential,
-        Beta,
-    )
-}
 _FUNCTIONS = {
     "np": np,
     **{name: getattr(np, name) for name in ("log", "log2", "log10", "log1p", "exp", "sqrt", "abs", "sin", "cos")},
     "censored": censored,
     "Surv": survived,
+    **dict.fromkeys(("p", "prop", "proportion"), successes),
 }
 
 
@@ -69,6 +59,7 @@ def formula(
     link: str | None = None,
     priors: Mapping[str, Prior | str] | None = None,
     weights: str | None = None,
+    missing: Literal["drop", "level"] = "drop",
     functions: Mapping[str, Callable] | None = None,
     batch_size: SupportsIndex | None = None,
 ) -> FormulaTarget:
@@ -83,15 +74,17 @@ def formula(
 
     Args:
         formula: one or several: the first for the mean, the others for auxiliary parameters, such as `sigma ~ x`.
-        data: a table of pandas, Polars or Arrow, or a dict of columns. Rows with missing values are dropped, with a
-            warning.
+        data: a table of pandas, Polars or Arrow, or a dict of columns.
         family: gaussian, t, bernoulli, binomial, categorical, cumulative, poisson, negbinomial, zero_inflated_poisson,
             zero_inflated_negbinomial, hurdle_poisson, hurdle_negbinomial, gamma, lognormal, weibull, exponential or
             beta.
         link: of the mean; by default the usual one of the family.
-        priors: NumPyro distributions, or texts that describe them, by parameter name: `{"x": "Normal(0, 1)"}`. All
-            other priors are weakly informative and scaled to the data; `print(target.priors)` shows all priors.
+        priors: NumPyro distributions, or texts that describe them, by parameter name: `{"x": "Normal(0, 1)"}`, or by
+            that of a level, `"z[b]"`. All other priors are weakly informative and scaled to the data;
+            `print(target.priors)` shows all priors.
         weights: the column that says how many times each row counts.
+        missing: "drop" leaves out rows with missing values; "level" makes those of text a level of their own, the last
+            one, called "missing", and leaves out the other rows.
         functions: further functions that the formula may call, by name.
         batch_size: rows per step; all of them if not given.
 
@@ -110,8 +103,8 @@ def formula(
         new = result.predictive({"x": [0.5], "g": ["3"]})["y"]
         ```
     """
-    kind = _family(family)
-    parsed = _parsed(formula, kind)
+    kind = family_named(family)
+    parsed = _parsed(formula, kind, functions or {})
     frame, environment = as_frame(data), _environment(functions or {})
     names = {name for each in parsed.values() for name in columns_of(each.model)}
     predictor_columns = tuple(sorted(names & set(map(str, frame.columns))))
@@ -119,12 +112,17 @@ def formula(
     names |= response_columns(response_term) | ({weights} if weights else set())
     check_columns(frame, names, known=functions or {})
     table_length = len(frame)
+    filled = text_with_gaps(frame[list(predictor_columns)]) if missing == "level" else ()
+    frame = frame.assign(**{name: with_missing_level(frame[name]) for name in filled})
     frame, row_numbers, notes = complete_rows(frame, names)
+    if filled:
+        notes += (f"Missing values of {', '.join(map(repr, filled))} are a level of their own, {MISSING_LEVEL!r}.",)
     if leaked := sorted((response_columns(response_term) - trial_columns(response_term)) & set(predictor_columns)):
         notes += (f"The response is predicted from its own column {leaked[0]!r}; leave that out of the predictors.",)
     frame = frame.apply(as_known)
+    notes += check_predictors(parsed.values(), frame, functions=functions or {})
     own, response = for_family(evaluate(response_term, frame, environment), kind)
-    link = _link(link, own)
+    link = link_of(link, own)
     designs = {name: Design.of(each, frame, environment) for name, each in parsed.items()}
     arrays = {name: design.fitted(len(frame)) for name, design in designs.items()}
     shift, unit = _standardization(own, link, response.y, designs["mu"])
@@ -135,17 +133,24 @@ def formula(
     for name, predictor in predictors.items():
         centered = predictor.has_intercept or predictor.has_thresholds
         names_of_X = names_of_columns(predictor.terms)
-        notes += collinear(arrays[name].X, names_of_X, centered=centered) + far(arrays[name].X, names_of_X)
-    if own.ordered and response.is_sorted_text:
-        levels = " < ".join(map(repr, response.levels or ()))
-        notes += (
-            f"The classes of {response.name!r} are text, so their order is that of the alphabet: {levels}. For "
-            "another, number them, or make the column an ordered category.",
+        empty = designs[name].empty(frame)
+        full = [each not in empty for each in names_of_X]
+        names_of_full = [each for each in names_of_X if each not in empty]
+        notes += (*empty.values(), *collinear(arrays[name].X[:, full], names_of_full, centered=centered))
+        notes += far(arrays[name].X, names_of_X)
+    if own.of_classes:
+        notes += separated(
+            arrays["mu"].X,
+            response.y,
+            names_of_columns(predictors["mu"].terms),
+            trials=response.trials,
+            ordered=own.ordered,
+            centered=predictors["mu"].has_intercept,
         )
-    if own.name == "bernoulli":
-        notes += separated(arrays["mu"].X, response.y, predictors["mu"].terms)
+    notes += remarks(response, own)
     warn(notes)
-    chosen = replaced(usual_priors(own, link, response, predictors, arrays), priors)
+    labels = labels_of(predictors, designs, response.levels)
+    chosen = replaced(usual_priors(own, link, response, predictors, arrays), priors, labels)
     predictors = {name: dataclasses.replace(each, plain=_plain(each, chosen)) for name, each in predictors.items()}
     regression = Regression(own, link, predictors, _floats(shift), _floats(unit))
     rows = {
@@ -163,6 +168,7 @@ def formula(
         designs=designs,
         environment=environment,
         predictor_columns=predictor_columns,
+        filled=filled,
         frame=frame,
         row_numbers=row_numbers,
         table_length=table_length,
@@ -211,23 +217,10 @@ def _check_names(family, predictors):
             found.add(name)
 
 
-def _family(name) -> type[ResponseFamily]:
-    if name in FAMILIES:
-        return FAMILIES[name]
-    guess = nearest(str(name), FAMILIES)
-    hint = f" Did you mean {guess!r}?" if guess else ""
-    raise FormulaError(f"There is no family {name!r}.{hint} There are {', '.join(FAMILIES)}.")
-
-
-def _link(link, family) -> str:
-    link = link or family.links[0]
-    if link not in family.links:
-        raise FormulaError(f"The family {family.name!r} takes the links {', '.join(family.links)}; got {link!r}.")
-    return link
-
-
-def _parsed(texts, kind) -> dict[str, Formula]:
+def _parsed(texts, kind, functions) -> dict[str, Formula]:
     texts = [texts] if isinstance(texts, str) else list(texts)
+    for text in texts:
+        check_foreign(str(text), functions)
     first, *others = [parse(text) for text in texts]
     parsed = {"mu": first}
     for each in others:

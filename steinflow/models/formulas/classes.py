@@ -17,6 +17,7 @@ class Bernoulli(ResponseFamily):
     """Yes or no: 0 and 1, or two values of text, of which the second in order is the success."""
 
     name: ClassVar[str] = "bernoulli"
+    of_classes: ClassVar[bool] = True
     form: ClassVar[Form] = "logit"
     links: ClassVar[tuple[str, ...]] = ("logit", "probit", "cloglog")
 
@@ -45,6 +46,7 @@ class Binomial(ResponseFamily):
     """Successes of several trials, written `p(successes, trials)`."""
 
     name: ClassVar[str] = "binomial"
+    of_classes: ClassVar[bool] = True
     form: ClassVar[Form] = "logit"
     links: ClassVar[tuple[str, ...]] = ("logit", "probit", "cloglog")
 
@@ -68,6 +70,7 @@ class Categorical(ResponseFamily):
     """Classes without an order; the log-odds are those against the first class."""
 
     name: ClassVar[str] = "categorical"
+    of_classes: ClassVar[bool] = True
 
     @property
     def num_outputs(self):
@@ -95,6 +98,7 @@ class Cumulative(ResponseFamily):
     r"""Classes with an order: $P(y \le k) = \sigma(c_k - \mu)$, with thresholds $c_1 < c_2 < \dots$."""
 
     name: ClassVar[str] = "cumulative"
+    of_classes: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
 
     def log_density(self, forms, rows):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from steinflow.models.columns import counted
 from steinflow.models.formulas.predictors import Block, Term
 from steinflow.models.formulas.syntax import Formula, FormulaError
 from steinflow.models.formulas.tables import Frame
@@ -80,6 +81,24 @@ class Design:
             found.append(Block(terms[0].factor.name, own, len(levels), together and wide))
         return tuple(found)
 
+    def empty(self, frame: Frame) -> dict[str, str]:
+        """Return a remark for each interaction of levels that do not occur in all combinations."""
+        found = {}
+        for term in self.common:
+            parts = [part for part in term.components if part.kind == "categoric"]
+            names = sorted({str(name) for part in parts for name in part.var_names if name})
+            if len(parts) < 2 or len(parts) != len(names):
+                continue
+            occurring = frame[names].drop_duplicates()
+            missing = int(np.prod([frame[name].nunique() for name in names])) - len(occurring)
+            if missing:
+                found[term.name] = (
+                    f"{counted(missing, 'combination')} of {' and '.join(map(repr, names))} "
+                    f"{'has' if missing == 1 else 'have'} no rows: only the priors say what their effects in "
+                    f"{term.name!r} are."
+                )
+        return found
+
     def fitted(self, num_rows: int) -> Arrays:
         """Return the arrays of the rows to fit."""
         return Arrays(
@@ -115,19 +134,25 @@ class Design:
 
 
 def collinear(X: np.ndarray, names: list[str], *, centered: bool = True) -> tuple[str, ...]:
-    """Return a remark where columns are linear combinations of others, and the names of those that take part.
+    """Return remarks where columns do not vary, or are linear combinations of others, with the names that take part.
 
     `centered` says that there is an intercept too.
     """
-    if not X.shape[1]:
-        return ()
     scaled = X - X.mean(axis=0) if centered else X
     sds = np.sqrt(np.mean(scaled**2, axis=0))
-    scaled = scaled / np.where(sds > 0, sds, 1.0)
+    varies = sds > 10 * np.finfo(float).eps * np.max(np.abs(X), axis=0, initial=0.0)
+    notes = tuple(
+        f"{name!r} is the same in every row: the data say nothing about its effect, only the prior does."
+        for name in dict.fromkeys(name for name, own in zip(names, varies, strict=True) if not own)
+    )
+    names = [name for name, own in zip(names, varies, strict=True) if own]
+    scaled = scaled[:, varies] / sds[varies]
+    if not names:
+        return notes
     _, values, directions = np.linalg.svd(scaled, full_matrices=False)
     missing = directions[values <= _COLLINEAR * max(values[0], 1.0)]
-    if not len(missing) and X.shape[1] <= len(X):
-        return ()
+    if not len(missing) and scaled.shape[1] <= len(X):
+        return notes
     involved = (
         dict.fromkeys(
             name for name, weight in zip(names, np.max(np.abs(missing), axis=0), strict=True) if weight > 0.05
@@ -136,6 +161,7 @@ def collinear(X: np.ndarray, names: list[str], *, centered: bool = True) -> tupl
         else names
     )
     return (
+        *notes,
         f"The columns of {', '.join(map(repr, list(involved)[:6]))} are linear combinations of each other: the data "
         "cannot tell their effects apart, only the priors can.",
     )
@@ -157,25 +183,6 @@ def far(X: np.ndarray, names: list[str]) -> tuple[str, ...]:
 def names_of_columns(terms: tuple[Term, ...]) -> list[str]:
     """Return the term of every column."""
     return [term.name for term in terms for _ in range(term.num_columns)]
-
-
-def separated(X: np.ndarray, y: np.ndarray, terms: tuple[Term, ...]) -> tuple[str, ...]:
-    """Return a remark where a column of its own tells the two values of a response apart."""
-    names = names_of_columns(terms)
-    yes, no = X[y > 0], X[y <= 0]
-    if not len(yes) or not len(no):
-        return ("All values of the response are the same: only the priors bound the effects.",)
-    apart = (yes.min(axis=0) > no.max(axis=0)) | (yes.max(axis=0) < no.min(axis=0))
-    # A level, or its opposite, whose rows all have the same response.
-    is_level = np.all((X == 0) | (X == 1), axis=0)
-    apart |= is_level & np.any([np.ptp(part, axis=0) == 0 for part in (yes, no)], axis=0)
-    involved = list(dict.fromkeys(name for name, found in zip(names, apart, strict=True) if found))
-    if not involved:
-        return ()
-    return (
-        f"{', '.join(map(repr, involved[:6]))} separates the two values of the response completely: only the prior "
-        "bounds its effect.",
-    )
 
 
 def warn(notes: tuple[str, ...]) -> None:

@@ -67,8 +67,10 @@ def _values(column):
 
 def _some(column):
     """Return levels, or for numbers the mean and a sd around it."""
-    values = _along(column, 3)
-    if not is_number(column) or len(values) <= 3:
+    if not is_number(column):
+        return _along(column, 3)
+    values = np.unique(column).tolist()
+    if len(values) <= 3:
         return values
     if column.dtype.kind in "iu" and len(values) <= _FEW:
         return [values[0], values[len(values) // 2], values[-1]]

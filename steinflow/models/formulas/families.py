@@ -34,6 +34,7 @@ class ResponseFamily(eqx.Module):
     auxiliary: ClassVar[Mapping[str, Form]] = {}
     standardized: ClassVar[bool] = False  # a real response, which may be shifted and scaled
     ordered: ClassVar[bool] = False  # thresholds take the place of the intercept
+    of_classes: ClassVar[bool] = False  # or of how often one of two classes occurs
     censored: ClassVar[bool] = False  # knows the probability to exceed a value
     num_levels: int | None = eqx.field(default=None, static=True, kw_only=True)
 

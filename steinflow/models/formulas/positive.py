@@ -14,6 +14,8 @@ from steinflow.models.formulas.families import ResponseFamily, values_of
 from steinflow.models.formulas.links import Form
 from steinflow.models.formulas.syntax import FormulaError
 
+_LARGEST_LOG = 80.0  # of numbers that are drawn: single precision ends at 88
+
 
 class Gamma(ResponseFamily):
     """Positive numbers with a constant coefficient of variation; alpha is the shape."""
@@ -58,7 +60,8 @@ class LogNormal(ResponseFamily):
         return jnp.exp(forms["mu"] + 0.5 * jnp.exp(2 * forms["sigma"]))
 
     def sample(self, rng, forms, mean, rows):
-        return np.exp(forms["mu"] + np.exp(forms["sigma"]) * rng.standard_normal(mean.shape))
+        log_values = forms["mu"] + np.exp(forms["sigma"]) * rng.standard_normal(mean.shape)
+        return np.exp(np.minimum(log_values, _LARGEST_LOG))
 
     def scale_of(self, y):
         return float(np.std(np.log(y))) or 1.0
@@ -93,8 +96,10 @@ class Weibull(ResponseFamily):
         return jnp.exp(forms["mu"])
 
     def sample(self, rng, forms, mean, rows):
-        shape = np.exp(forms["alpha"])
-        return mean / special.gamma(1 + 1 / shape) * rng.weibull(shape)
+        # By logarithms: where alpha is small, the scale is tiny and some of the times are huge.
+        power = np.exp(-forms["alpha"])
+        log_times = forms["mu"] - special.gammaln(1 + power) + power * np.log(rng.standard_exponential(mean.shape))
+        return np.exp(np.minimum(log_times, _LARGEST_LOG))
 
     def _log_hazard(self, forms, rows):
         """The logarithm of the hazard up to the time of the row."""
@@ -141,8 +146,8 @@ class Beta(ResponseFamily):
         return sigmoid(forms["mu"])
 
     def sample(self, rng, forms, mean, rows):
-        kappa = np.exp(forms["kappa"])
-        return rng.beta(kappa * mean, kappa * (1 - mean))
+        logs = (forms["kappa"] + special.log_expit(sign * forms["mu"]) for sign in (1, -1))
+        return rng.beta(*(np.exp(np.maximum(each, -_LARGEST_LOG)) for each in logs))
 
     def _shapes(self, forms):
         return [jnp.exp(forms["kappa"] + log_sigmoid(sign * forms["mu"])) for sign in (1, -1)]

@@ -1,6 +1,7 @@
 """The left side of a formula: `y`, `y[level]`, `p(successes, trials)`, `censored(time, status)` and `Surv`."""
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from steinflow.models.formulas.families import ResponseFamily
 from steinflow.models.formulas.syntax import FormulaError, columns_of
 from steinflow.models.formulas.tables import Frame
 
+_WITH_SPREAD = ("gaussian", "t", "gamma", "lognormal", "weibull", "beta")  # which may become zero
 _STATUS = {"none": 0, "right": 1, "0": 0, "1": 1, "0.0": 0, "1.0": 1, "False": 0, "True": 1}
 
 
@@ -21,12 +23,20 @@ class Censored:
 
 
 @dataclasses.dataclass(frozen=True)
+class Successes:
+    """How many of several trials succeeded."""
+
+    values: np.ndarray
+    trials: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
 class Response:
     """The response of every row, as numbers.
 
     Attributes:
         name: as in the formula.
-        y: numbers; levels are numbered.
+        y: numbers; levels are numbered, and of another table NaN is one that the fit has not seen.
         levels: names of the classes, where there are any.
         trials: of a binomial response.
         is_bound: whether the value is only a lower bound.
@@ -48,52 +58,67 @@ class Response:
 
 def censored(values, status) -> Censored:
     """`censored(time, status)`: status is "right" or 1 where the value is a lower bound, otherwise "none" or 0."""
-    texts = np.asarray(status).astype(str)
+    texts = np.asarray(status).astype(str).tolist()
     unknown = sorted(set(texts) - set(_STATUS))
     if unknown:
-        some = ", ".join(map(repr, unknown[:4]))
-        raise FormulaError(f"The status in censored(time, status) must be 'none' or 0, or 'right' or 1; got {some}.")
+        raise FormulaError(
+            f"The status in censored(time, status) must be 'none' or 0, or 'right' or 1; got {_some(unknown)}. A "
+            f"comparison gives that: censored(time, status == {unknown[0]!r})."
+        )
     return Censored(np.asarray(values, float), np.array([_STATUS[text] for text in texts], bool))
 
 
 def survived(time, event) -> Censored:
     """`Surv(time, event)`: event is 1 where it happened at that time, 0 where it had not happened until then."""
-    event = np.asarray(event).astype(float)
-    if not set(np.unique(event)) <= {0.0, 1.0}:
+    event = np.asarray(event)
+    found = np.unique(event).tolist() if event.dtype.kind in "biuf" else sorted(set(map(str, event)))
+    if not set(found) <= {0, 1}:
         raise FormulaError(
-            "The event in Surv(time, event) must be 1 where it happened and 0 where it did not; got "
-            f"{', '.join(f'{value:g}' for value in np.unique(event)[:6])}."
+            f"The event in Surv(time, event) must be 1 where it happened and 0 where it did not; got {_some(found)}. A "
+            f"comparison gives that: Surv(time, event == {found[-1]!r})."
         )
-    return Censored(np.asarray(time, float), event == 0)
+    return Censored(np.asarray(time, float), event.astype(float) == 0)
+
+
+def successes(values, trials) -> Successes:
+    """`p(successes, trials)`: whole numbers; trials may be a single one."""
+    y, trials = np.broadcast_arrays(np.asarray(values, float), np.asarray(trials, float))
+    wrong = (y < 0) | (y > trials) | (y != np.round(y)) | (trials < 1) | (trials != np.round(trials))
+    if np.any(wrong):
+        raise FormulaError(
+            "In p(successes, trials), successes must be whole numbers between 0 and the number of trials, and trials 1 "
+            f"or more; {np.sum(wrong):,} of {len(y):,} rows have others, such as {y[wrong][0]:g} of "
+            f"{trials[wrong][0]:g}."
+        )
+    return Successes(y, trials)
 
 
 def evaluate(term: Any, frame: Frame, environment: Any, levels: tuple[str, ...] | None = None) -> Response:
-    """Return the response of the rows of a table, with the levels of the rows to fit if given."""
-    from formulae.transforms import Proportion
-
+    """Return the response of the rows of a table, with the levels of the rows to fit if it is another table."""
     component = term.term.components[0]
     if hasattr(component, "call"):
         try:
             values = component.call.eval(frame, environment)
         except FormulaError:
             raise
+        except KeyError as error:  # columns are looked up before
+            raise FormulaError(f"In the response {component.name!r} there is no function {error}.") from error
         except Exception as error:
-            raise FormulaError(f"The response {component.name!r} does not work on this table: {error}.") from error
+            reason = f"{error}".removesuffix(".")
+            raise FormulaError(f"The response {component.name!r} does not work on this table: {reason}.") from error
     else:
         values = frame[component.name]
         if component.reference is not None:
             hits = np.asarray(values.astype(str) == str(component.reference), float)
-            if not hits.any():
+            if not hits.any() and levels is None:
                 found = ", ".join(map(repr, sorted(map(str, values.unique()))[:8]))
                 raise FormulaError(f"{component.name!r} has no value {component.reference!r}; it has {found}.")
             return Response(component.name, hits, ("other", str(component.reference)))
     match values:
         case Censored():
             return Response(component.name, values.values, is_bound=values.is_bound)
-        case Proportion():
-            return Response(
-                component.name, np.asarray(values.successes, float), trials=np.asarray(values.trials, float)
-            )
+        case Successes():
+            return Response(component.name, values.values, trials=values.trials)
     return _plain(component.name, values, levels)
 
 
@@ -104,8 +129,7 @@ def response_columns(term: Any) -> set[str]:
 
 def trial_columns(term: Any) -> set[str]:
     """Return the columns that say of how many trials; predictions need them."""
-    trials = _trials(term)
-    return set() if trials is None or not hasattr(trials, "name") else {trials.name}
+    return set(_names(_trials(term)))
 
 
 def evaluate_trials(term: Any, frame: Frame, environment: Any) -> np.ndarray | None:
@@ -121,11 +145,20 @@ def _trials(term):
     return call.args[1] if call is not None and call.callee in ("p", "prop", "proportion") else None
 
 
+def _names(expression) -> Iterator[str]:
+    """Yield the columns in an argument of formulae: a name, a literal, or an operation on these."""
+    for argument in getattr(expression, "args", ()):
+        yield from _names(argument)
+    if type(expression).__name__ == "LazyVariable":
+        yield str(expression.name)
+
+
 def _plain(name, values, levels) -> Response:
     import pandas
 
     values = pandas.Series(np.asarray(values)) if not isinstance(values, pandas.Series) else values
-    if pandas.api.types.is_numeric_dtype(values):
+    is_number = pandas.api.types.is_numeric_dtype(values)
+    if is_number and levels is None:
         y = values.to_numpy(float)
         if not np.isfinite(y).all():
             raise FormulaError(
@@ -139,13 +172,32 @@ def _plain(name, values, levels) -> Response:
     if levels is None:
         used = values.cat.remove_unused_categories().cat.categories if hasattr(values, "cat") else values.unique()
         levels = tuple(map(str, used if ordered else sorted(used)))
+    are_names = not is_number or values.dtype.kind == "b"
+    labels = values.astype(str) if are_names else map(_label, values.to_numpy(float))
     position = {level: i for i, level in enumerate(levels)}
-    unknown = sorted(set(values.astype(str)) - set(position))
-    if unknown:
-        raise FormulaError(f"{name!r} has the level {unknown[0]!r}, which the fit has not seen.")
-    return Response(
-        name, np.array([position[text] for text in values.astype(str)], float), levels, is_sorted_text=not ordered
-    )
+    y = np.array([position.get(label, np.nan) for label in labels], float)
+    return Response(name, y, levels, is_sorted_text=not (ordered or is_number))
+
+
+def _label(number) -> str:
+    """Return the name of a class that is a number, the same for 1 and 1.0."""
+    return f"{number:.15g}"
+
+
+def remarks(response: Response, family: ResponseFamily) -> tuple[str, ...]:
+    """Return what there is to say about the response of the rows to fit."""
+    name, y, notes = response.name, response.y, []
+    if family.ordered and response.is_sorted_text:
+        levels = " < ".join(map(repr, response.levels or ()))
+        notes.append(
+            f"The classes of {name!r} are text, so their order is that of the alphabet: {levels}. For another, number "
+            "them, or make the column an ordered category."
+        )
+    if response.is_bound is not None and response.is_bound.all():
+        notes.append("No event was observed: only the priors say how long it takes. Are the codes the other way round?")
+    elif len(y) and np.ptp(y if response.trials is None else y / response.trials) == 0:
+        notes.append(f"All values of the response {name!r} are the same: only the priors bound the effects.")
+    return tuple(notes)
 
 
 def for_family(response: Response, kind: type[ResponseFamily]) -> tuple[ResponseFamily, Response]:
@@ -155,10 +207,14 @@ def for_family(response: Response, kind: type[ResponseFamily]) -> tuple[Response
         FormulaError: if the two do not go together.
     """
     name, y = response.name, response.y
-    if (response.trials is not None) != (kind.name == "binomial"):
+    if kind.name == "binomial" and response.trials is None:
         raise FormulaError(
-            "Successes of several trials, 'p(successes, trials) ~ ...', and family='binomial' belong together; got the "
-            f"response {name!r} and the family {kind.name!r}."
+            "The family 'binomial' is for successes of several trials, 'p(successes, trials) ~ ...'; for a response of "
+            f"two values take family='bernoulli'. Got the response {name!r}."
+        )
+    if response.trials is not None and kind.name != "binomial":
+        raise FormulaError(
+            f"Successes of several trials, {name!r}, need family='binomial'; got the family {kind.name!r}."
         )
     if response.is_bound is not None and not kind.censored:
         raise FormulaError(
@@ -168,7 +224,7 @@ def for_family(response: Response, kind: type[ResponseFamily]) -> tuple[Response
         levels = response.levels
         if levels is None:
             found = np.unique(y)
-            levels = tuple(f"{value:g}" for value in found)
+            levels = tuple(map(_label, found))
             response = dataclasses.replace(response, y=np.searchsorted(found, y).astype(float), levels=levels)
         if not 3 <= len(levels) <= max(3, len(y) // 2):
             raise FormulaError(
@@ -176,9 +232,21 @@ def for_family(response: Response, kind: type[ResponseFamily]) -> tuple[Response
                 f"{len(y)} rows." + (" For two classes use family='bernoulli'." if len(levels) == 2 else "")
             )
         return kind(num_levels=len(levels)), response
+    if kind.name == "bernoulli" and response.levels is not None and len(response.levels) != 2:
+        raise FormulaError(
+            f"The family 'bernoulli' needs a response of two values; {name!r} has {_some(response.levels)}."
+            + (" For more classes take family='categorical'." if len(response.levels) > 2 else "")
+        )
     if response.levels is not None and kind.name != "bernoulli":
         raise FormulaError(
             f"The family {kind.name!r} needs numbers; {name!r} holds text such as {response.levels[0]!r}."
         )
+    if kind.name in _WITH_SPREAD and np.ptp(y) == 0:
+        raise FormulaError(f"The response {name!r} is {y[0]:g} in every row, so there is nothing to predict.")
     family = kind()
     return family, dataclasses.replace(response, y=family.check(y, name))
+
+
+def _some(values) -> str:
+    """Return some values in words."""
+    return ", ".join(map(repr, values[:6])) + (", ..." if len(values) > 6 else "")

@@ -4,6 +4,7 @@ Formulas are parsed by formulae, the library of bambi. Two things are added here
 since its effects are correlated; `(1 + x || g)` has independent ones, as in lme4. And errors say where they are.
 """
 
+import copy
 import dataclasses
 import difflib
 from collections.abc import Iterable
@@ -67,8 +68,13 @@ def parse(text: str) -> Formula:
         model = Resolver(tree).resolve()
         groups = [Resolver(node).resolve() for node in _bars(tree)]
     except (ResolverError, TypeError, ValueError, AttributeError) as error:
-        raise FormulaError(f"The formula {text!r} cannot be understood: {f'{error}'.removesuffix('.')}.") from error
+        reason = f"{error}".removesuffix(".")
+        if "response term" in reason:
+            reason = "its response must be one column, or one function such as log(y) or p(successes, trials)"
+        raise FormulaError(f"The formula {text!r} cannot be understood: {reason}.") from error
     assert isinstance(model, Model)
+    # In g/z, the terms g and g:z share what they know of g, which is to be coded in two ways.
+    model.common_terms = [copy.deepcopy(term) for term in model.common_terms]
     response, model.response = model.response, None
     return Formula(text, model, response, _blocks(groups, independent))
 

@@ -9,6 +9,7 @@ from steinflow.models.formulas.syntax import FormulaError, nearest
 
 # What pandas calls a DataFrame; its own types help no checker.
 Frame = Any
+MISSING_LEVEL = "missing"
 
 
 def as_frame(table: Any) -> Frame:
@@ -72,6 +73,27 @@ def complete_rows(frame: Frame, names: Collection[str]) -> tuple[Frame, np.ndarr
     where = ", ".join(f"{name!r} ({gaps.sum():,})" for name, gaps in missing.items() if gaps.any())
     note = f"Dropped {dropped.sum():,} of {len(frame):,} rows with missing or infinite values: {where}."
     return used[~dropped].reset_index(drop=True), np.flatnonzero(~dropped), (note,)
+
+
+def text_with_gaps(frame: Frame) -> tuple[str, ...]:
+    """Return the columns of text, categories or truth values in which values are missing."""
+    from pandas.api.types import infer_dtype
+
+    gaps = [name for name in frame.columns if frame[name].isna().any() and frame[name].notna().any()]
+    kinds = ("string", "boolean", "categorical")
+    return tuple(name for name in gaps if infer_dtype(frame[name], skipna=True) in kinds)
+
+
+def with_missing_level(values: Any) -> Any:
+    """Return a column of text whose missing values are a level, the last one, and not the reference."""
+    import pandas
+
+    text = values.astype(object).map(str, na_action="ignore")
+    order = map(str, values.cat.categories) if hasattr(values, "cat") else sorted(set(text.dropna()))
+    levels = [level for level in order if level != MISSING_LEVEL]
+    return pandas.Series(
+        pandas.Categorical(text.fillna(MISSING_LEVEL), [*levels, MISSING_LEVEL], ordered=True), name=values.name
+    )
 
 
 def as_known(values: Any) -> Any:

@@ -30,7 +30,7 @@ from steinflow.models.formulas.response import (
     trial_columns,
 )
 from steinflow.models.formulas.syntax import FormulaError
-from steinflow.models.formulas.tables import Frame, as_frame, as_known, check_columns
+from steinflow.models.formulas.tables import Frame, as_frame, as_known, check_columns, with_missing_level
 from steinflow.models.supervised import log_weights_of
 from steinflow.results.diagnostics import as_key
 from steinflow.targets.base import Target
@@ -54,6 +54,7 @@ class About:
     designs: dict[str, Design]
     environment: Any
     predictor_columns: tuple[str, ...]
+    filled: tuple[str, ...]
     frame: Frame
     row_numbers: np.ndarray
     table_length: int
@@ -159,7 +160,8 @@ class FormulaTarget(Target):
             with_response: whether the response is needed too.
 
         Raises:
-            FormulaError: if columns are missing, or have missing values.
+            FormulaError: if columns are missing, or have missing values, or the response has a class that the fit has
+                not seen.
         """
         if table is None:
             return self.posterior.data.rows(None)
@@ -168,6 +170,7 @@ class FormulaTarget(Target):
         needed |= response_columns(about.response_term) if with_response else trial_columns(about.response_term)
         check_columns(frame, needed)
         frame = frame[sorted(needed)]
+        frame = frame.assign(**{name: with_missing_level(frame[name]) for name in about.filled})
         for name in frame.columns[frame.isna().any().to_numpy()]:
             count = int(frame[name].isna().sum())
             raise FormulaError(f"Column {name!r} has {count:,} missing values; fill them in or drop these rows.")
@@ -179,12 +182,18 @@ class FormulaTarget(Target):
             notes += said
         warn(tuple(dict.fromkeys(notes)))
         if with_response:
-            return rows | response_rows(self.regression, self.response(frame))
+            response = self.response(frame)
+            if unknown := int(np.isnan(response.y).sum()):
+                raise FormulaError(
+                    f"The response {response.name!r} has a class that the fit has not seen in {unknown:,} of "
+                    f"{len(frame):,} rows; leave these rows out."
+                )
+            return rows | response_rows(self.regression, response)
         trials = evaluate_trials(about.response_term, frame, about.environment)
         return rows if trials is None else rows | {"trials": jnp.asarray(trials, float)}
 
     def response(self, table: Any) -> Response:
-        """Return the response of the rows of another table."""
+        """Return the response of the rows of another table, NaN for a class that the fit has not seen."""
         frame = as_frame(table)
         check_columns(frame, response_columns(self.about.response_term))
         return evaluate(self.about.response_term, frame, self.about.environment, self.about.response.levels)

@@ -114,7 +114,12 @@ class Kernel(eqx.Module):
 
 
 class Scaled(Kernel):
-    """factor * k(x, y)."""
+    """factor * k(x, y).
+
+    Raises:
+        TypeError: if the factor is no number.
+        ValueError: if it is not positive.
+    """
 
     factor: Array | float
     kernel: Kernel
@@ -151,7 +156,11 @@ class Scaled(Kernel):
 
 
 class Sum(Kernel):
-    """k_1(x, y) + k_2(x, y) + ..."""
+    """k_1(x, y) + k_2(x, y) + ...
+
+    Raises:
+        ValueError: if there are no terms.
+    """
 
     terms: tuple[Kernel, ...]
 

@@ -16,6 +16,9 @@ class Linear(Kernel):
     At its fixed point the particles satisfy Stein's identity for linear functions, which on a Gaussian target
     makes their mean and covariance exact. `covariance="full"` needs more particles than dimensions to mean much;
     `"diagonal"` always works.
+
+    Raises:
+        ValueError: if `covariance` is neither "diagonal" nor "full".
     """
 
     covariance: Literal["diagonal", "full"] = "diagonal"
@@ -30,13 +33,21 @@ class Linear(Kernel):
         return 1 + self.deviations(x) @ self.precise(self.deviations(y))
 
     def deviations(self, points: Array) -> Array:
-        """Return x - c for a point, or for every row."""
+        """Return x - c for a point, or for every row.
+
+        Raises:
+            ValueError: if the kernel is not adapted.
+        """
         if self.center is None:
             raise ValueError("This Linear kernel has no centre yet: call kernel.adapt(particles) first.")
         return points - self.center
 
     def precise(self, vectors: Array) -> Array:
-        """Return C^-1 v for a vector, or for every row."""
+        """Return C^-1 v for a vector, or for every row.
+
+        Raises:
+            ValueError: if the kernel is not adapted.
+        """
         if self.precision is None:
             raise ValueError("This Linear kernel has no covariance yet: call kernel.adapt(particles) first.")
         return vectors * self.precision if self.covariance == "diagonal" else vectors @ self.precision

@@ -102,7 +102,7 @@ def test_what_a_particle_sees_counts_as_long_as_it_stays():
         keys = jax.random.split(jax.random.fold_in(jax.random.key(2), k))
         ahead = jnp.where(k == 0, x, walk.ahead(exploration, x, key=keys[0]))
         warming, both = jnp.asarray(False), (keys[0], keys[1])
-        x, walk = walk.step(exploration, x, ahead, score(ahead), Cloud(), warming=warming, keys=both)
+        x, walk = walk.step(exploration, x, ahead, score(ahead), warming=warming, keys=both)
         time = walk.durations(exploration)
         return (x, walk), (jnp.mean(inside(x)), jnp.sum(time * inside(x)) / jnp.sum(time))
 

@@ -23,7 +23,7 @@ def journey():
 
 def at(journey, *, explored, step=0, target=TARGET, **changes):
     """The phase after so many steps of exploring."""
-    walk = dataclasses.replace(journey.walk, num_steps=jnp.asarray(explored, jnp.float32))
+    walk = dataclasses.replace(journey.walk, explored=jnp.asarray(explored, jnp.float32))
     changed = dataclasses.replace(journey, walk=walk, **{name: jnp.asarray(value) for name, value in changes.items()})
     return changed, Phase.of(changed, target, sf.Time(jnp.asarray(step), jnp.asarray(STEPS)))
 

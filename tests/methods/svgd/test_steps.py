@@ -71,21 +71,36 @@ def test_decaying_adam_is_adam_on_a_cosine(dtype):
         assert moves.dtype == dtype
 
 
-def test_nothing_moves_further_than_it_may_and_nothing_is_nan():
-    """Half a unit for the shape; the cloud itself half a unit too, and half as far again while it strides."""
+@pytest.mark.parametrize("noisy", [False, True])
+@pytest.mark.parametrize("scale", [2.0**10, 2.0**60])
+def test_neither_shift_nor_shape_moves_a_particle_further_than_it_may(noisy, scale):
+    """By half a unit; with minibatches that is the root mean square of the shape's moves, and a unit the longest."""
+    rule, points = Adaptive(), jnp.zeros((16, 3))
+    noise = jnp.zeros_like(points) if noisy else None
+    shift, widening = jnp.ones((16, 3)), jnp.ones((16, 3)).at[::2].set(-1.0)
+    two = widening.at[2:].set(0.0)
+    for direction, furthest in (shift, 0.5), (widening, 0.5), (two, 1.0 if noisy else 0.5):
+        state = rule.init(points)
+        for sign in (1, -1, 1):  # without a direction that it keeps
+            moves, state = rule.moves(sign * scale * direction, points, state, time=at(0), noise=noise)
+            np.testing.assert_allclose(np.linalg.norm(moves, axis=1).max(), furthest, rtol=1e-5)
+
+
+@pytest.mark.parametrize("direction", [1e30 * jnp.ones((4, 3)), jnp.full((4, 3), jnp.nan), jnp.zeros((4, 3))])
+def test_no_direction_makes_anything_nan(direction):
     rule, points = Adaptive(), jnp.zeros((4, 3))
-    state = rule.init(points)
-    huge = (1e30 * jnp.ones((4, 3)), jnp.full((4, 3), jnp.nan), jnp.zeros((4, 3)), jnp.eye(4, 3) * 1e20)
-    for direction in huge:
-        moves, state = rule.moves(direction, points, state, time=at(0))
-        assert np.all(np.isfinite(moves))
-        assert np.all(np.linalg.norm(moves, axis=1) <= 0.5 + state.stride + 1e-6)
-        assert np.all(np.isfinite(state.shift_size))
-    lengths = []
-    for _ in range(3):  # now in one direction again and again
+    moves, state = rule.moves(direction, points, rule.init(points), time=at(0))
+    assert np.all(np.linalg.norm(moves, axis=1) <= 0.5 + 1e-6)
+    assert all(np.all(np.isfinite(part)) for part in state)
+
+
+def test_a_cloud_that_keeps_its_direction_strides_out():
+    rule, points = Adaptive(), jnp.zeros((4, 3))
+    state, lengths = rule.init(points), []
+    for _ in range(4):
         moves, state = rule.moves(1e3 * jnp.ones((4, 3)), points, state, time=at(0))
         lengths.append(np.linalg.norm(moves[0]))
-    np.testing.assert_allclose(np.divide(lengths[1:], lengths[:-1]), 1.5, rtol=1e-5)
+    np.testing.assert_allclose(lengths, 0.5 * 1.5 ** np.arange(4), rtol=1e-5)
 
 
 def test_step_sizes_grow_where_directions_agree_and_shrink_where_they_do_not():

@@ -5,26 +5,13 @@ import jax.numpy as jnp
 import naive
 import numpy as np
 import pytest
+from compiled import equations
 
 import steinflow as sf
 from steinflow.stein.discrepancy import ksd_squared
 
 DEFAULT = sf.kernels.Centered(sf.kernels.Multiquadric(sf.kernels.Wide()) + 0.02 * sf.kernels.Linear())
 X, S = naive.cloud(6, 2, jnp.float32)
-
-
-def equations(function, n, d):
-    """All equations of a function of particles and scores, those inside loops and calls too."""
-    rows = jax.ShapeDtypeStruct((n, d), jnp.float32)
-
-    def walk(jaxpr):
-        for equation in jaxpr.eqns:
-            yield equation
-            for inner in jax.tree.leaves(equation.params, is_leaf=lambda leaf: hasattr(leaf, "eqns")):
-                if hasattr(inner, "eqns"):
-                    yield from walk(inner)
-
-    return list(walk(jax.make_jaxpr(function)(rows, rows).jaxpr))
 
 
 def pair_products(kernel, n, d=2):

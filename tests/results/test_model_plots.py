@@ -1,14 +1,20 @@
 """Plots of what a formula says: the numbers that are drawn."""
 
+import example_tables
 import matplotlib
 import numpy as np
+import pandas
 import pytest
 
 import steinflow as sf
-from steinflow.models.formulas.effects import grid, shown_effects
 from steinflow.results.curves import effect_of
 
 matplotlib.use("Agg")
+
+
+@pytest.fixture(scope="module")
+def table():
+    return example_tables.mixed()
 
 
 @pytest.fixture(scope="module")
@@ -16,15 +22,6 @@ def result(table):
     """A step from the prior: the plots do not ask whether it is the posterior."""
     target = sf.formula("y ~ x * z + t + (1 | g)", table)
     return sf.fit(target, sf.SVGD.paper(), num_particles=20, num_steps=1, key=0, progress=False)
-
-
-def test_terms_that_interact_are_drawn_together(result, table):
-    assert shown_effects(result.target.about.designs["mu"]) == [("t",), ("x", "z")]
-    rows = grid(table[["x", "z", "t", "g"]], ["x", "z"], 7)
-    assert len(rows) == 21
-    assert rows["t"].nunique() == 1
-    np.testing.assert_allclose(rows["t"].iloc[0], table["t"].mean())
-    assert rows["g"].iloc[0] in set(table["g"])
 
 
 def test_conditional_effects_are_means_without_groups(result):
@@ -86,3 +83,14 @@ def test_codes_have_nothing_in_between():
     result = sf.fit(target, sf.SVGD.paper(), num_particles=20, num_steps=1, key=0, progress=False)
     assert effect_of(result, ["code"]).levels == ("1", "2", "3")
     assert effect_of(result, ["flag"]).levels == ("0", "1")
+
+
+def test_censored_data_are_checked_by_survival_curves():
+    times = pandas.DataFrame({"t": [1.0, 2, 2, 3, 4, 5], "event": [1, 1, 0, 0, 1, 0], "x": [0.0, 1, 2, 0, 1, 2]})
+    target = sf.formula("Surv(t, event) ~ x", times, family="weibull")
+    axis = sf.plots.prior_check(target, num_draws=20).axes[0]
+    *new, observed = axis.lines
+    assert len(new) == 20
+    known = np.array([1.0, 5 / 6, 5 / 6 * 4 / 5, 5 / 6 * 4 / 5, 5 / 6 * 4 / 5 / 2, 5 / 6 * 4 / 5 / 2])
+    steps = observed.get_ydata()[np.searchsorted(observed.get_xdata(), [0.5, 1.5, 2.5, 3.5, 4.5, 5.0])]
+    np.testing.assert_allclose(steps, known)

@@ -3,7 +3,7 @@
 import abc
 from collections.abc import Sequence
 
-from steinflow.estimators.columns import in_formula, shown
+from steinflow.models.columns import in_formula, shown
 
 
 class Remedies(abc.ABC):

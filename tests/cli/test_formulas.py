@@ -5,7 +5,10 @@ import json
 import numpy as np
 import pandas
 import pytest
+import typer
 from commands import QUICK, steinflow_, write
+
+from steinflow.cli.formulas import problem_name, problem_of
 
 FORMULA = "count ~ age + treated + (1 | school)"
 
@@ -44,8 +47,10 @@ def test_fit_shows_priors_and_predict_says_what_is_new(frame, tmp_path):
     again = pandas.read_csv(tmp_path / "again.csv")["prediction"].to_numpy()[held_out["row"] - 1]
     np.testing.assert_allclose(again, held_out["prediction"], rtol=1e-4)
     done = steinflow_("compare", folder, folder, "--evidence", "--json")
-    [evidence, _] = json.loads(done.stdout)["evidence"]
-    assert evidence["reason"] or evidence["value"] < 0
+    evidence, again = json.loads(done.stdout)["evidence"]
+    assert evidence == again
+    assert evidence["reason"] is None
+    assert -5 * 48 < evidence["value"] < -48  # of 48 rows: counts around 4 have a mass of 0.2 at most
     done = steinflow_("report", folder)
     assert done.exit_code == 0, done.output
     assert "Each of 5 levels of school has its own intercept" in (folder / "report.html").read_text()
@@ -73,15 +78,20 @@ def test_codes_are_remarked_upon_and_may_be_categories(frame, tmp_path):
         (["--formula", "count ~ agee"], "Did you mean 'age'", 1),
         (["--formula", "count ~ age + "], "error at its end", 1),
         (["--formula", FORMULA, "--family", "beta"], "strictly between 0 and 1", 1),
+        (["--formula", "count ~ price"], "add --decimal ','", 1),
+        (["--formula", "count ~ visit"], "holds dates or times", 1),
         (["--formula", FORMULA, "--prior", "age"], "NAME=DISTRIBUTION", 1),
         (["--formula", FORMULA, "--target", "count"], "either --target COLUMN", 2),
         (["--formula", FORMULA, "--drop", "age"], "the formula chooses the columns", 2),
+        (["--formula", "count ~ age", "--missing", "error"], "rows with missing values are dropped", 2),
+        (["--formula", "count ~ age", "--categorical", "school"], "The formula does not use 'school'", 1),
         (["--target", "count", "--prior", "age=Normal(0, 1)"], "only for formulas", 2),
         (["--target", "count", "--family", "poisson"], "only for formulas", 2),
         ([], "either --target COLUMN", 2),
     ],
 )
 def test_misuse_ends_with_a_sentence_and_writes_nothing(frame, tmp_path, options, message, code):
+    frame = frame.assign(price=[f"{k},5" for k in range(60)], visit="2020-01-05")
     data, folder = write(frame, tmp_path / "data.csv"), tmp_path / "run"
     done = steinflow_("fit", data, *options, "--output", folder)
     assert done.exit_code == code
@@ -110,3 +120,37 @@ def test_missing_values_of_new_rows(frame, tmp_path):
         assert pandas.read_csv(tmp_path / "out.csv")["prediction"].isna().to_numpy().nonzero()[0].tolist() == gaps
     write(new.iloc[1:3].assign(age=None), tmp_path / "new.csv")
     assert "No row of new.csv is complete" in steinflow_(*predict, "--missing", "drop").stderr
+
+
+def test_options_of_a_formula():
+    assert problem_of(None, None, None, None, None, None) is None
+    problem = problem_of(["y ~ x", "sigma ~ x"], "t", "log", ["x=Normal(0, 1)"], "w", ["g"])
+    assert problem.formulas == ("y ~ x", "sigma ~ x")
+    assert (problem.family, problem.link, problem.weights) == ("t", "log", "w")
+    assert (problem.priors, problem.categorical) == ({"x": "Normal(0, 1)"}, ("g",))
+    assert problem_name(problem) == "y"
+    assert problem_name(None) == ""
+
+
+@pytest.mark.parametrize(
+    "options", [("t", None, None, None), ("gaussian", "log", None, None), ("gaussian", None, None, "w")]
+)
+def test_options_that_are_only_for_formulas(options):
+    family, link, priors, weights = options
+    with pytest.raises(typer.BadParameter, match="only for formulas"):
+        problem_of(None, family, link, priors, weights, None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("test_fraction", ["0.2", "0"])
+def test_classes_may_be_numbers(frame, tmp_path, test_fraction):
+    classes = frame.assign(count=frame["count"] % 4)
+    data, folder = write(classes, tmp_path / "data.csv"), tmp_path / "run"
+    options = ["--formula", "count ~ age", "--family", "cumulative", *QUICK, "--test-fraction", test_fraction]
+    done = steinflow_("fit", data, *options, "--output", folder)
+    assert done.exit_code == 0, done.output
+    other = write(classes.assign(count=classes["count"].where(frame.index > 1, 9)), tmp_path / "other.csv")
+    done = steinflow_("predict", folder, other, "--output", tmp_path / "out.csv", "--json")
+    assert json.loads(done.stdout)["compared"]["num_rows"] == 58  # two of a class never seen
+    assert list(pandas.read_csv(tmp_path / "out.csv"))[2:] == ["P(0)", "P(1)", "P(2)", "P(3)"]
+    assert steinflow_("report", folder).exit_code == 0

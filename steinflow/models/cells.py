@@ -4,14 +4,24 @@ from typing import Any
 
 import numpy as np
 
-from steinflow.estimators.columns import Column, Frame, TableError, listed, shown
-from steinflow.estimators.remedies import Remedies
+from steinflow.models.columns import Column, Frame, TableError, listed, shown
+from steinflow.models.remedies import Remedies
 
 MAX_CATEGORIES = 20
 _MOSTLY = 0.5  # from this part on, a column of text is a column of numbers with odd cells, or of dates
-_DATE = r"\s*(\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./]\d{1,2}[./]\d{2,4})([T ].*)?"
-_SIGN = r"[-+]?\s*(?:[$€£¥₹]|USD|EUR|GBP|CHF|JPY)?\s*[-+]?"
-_UNIT = r"\s*(?:[$€£¥₹%]|USD|EUR|GBP|CHF|JPY|[kKmM])?\s*"
+_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_DATES = (
+    r"\d{4}[-/](?:0?[1-9]|1[0-2])(?:[-/]\d{1,2})?",
+    r"\d{1,2}[-./]\d{1,2}[-./]\d{2,4}",
+    rf"\d{{1,2}}\.?[- ]{_MONTH}[- ]\d{{2,4}}",
+    rf"{_MONTH}[- ](?:\d{{1,2}},? )?\d{{4}}",
+)
+_TIME = r"\d{1,2}:[0-5]\d(?::[0-5]\d)?.*"
+_DATE = rf"(?i)\s*(?:(?:{'|'.join(_DATES)})(?:[T ].*)?|{_TIME})"
+_SIGN = r"\(?[-+]?\s*(?:[$€£¥₹]|USD|EUR|GBP|CHF|JPY)?\s*[-+]?"
+_UNIT = (
+    r"\s*(?:[$€£¥₹%]|USD|EUR|GBP|CHF|JPY|[kKmM]|kg|mg|g|km|cm|mm|ml|l|lbs?|oz|ft|in|mi|h|hrs?|min|s|ms|°[CF])?\s*\)?"
+)
 _DIGITS = (  # what reads them by how they are written, the most special first
     ({"thousands": ","}, r"\d{1,3}(?:,\d{3})+\.\d+|\d{1,3}(?:,\d{3}){2,}"),
     ({"thousands": ".", "decimal": ","}, r"\d{1,3}(?:\.\d{3})+,\d+"),
@@ -20,6 +30,7 @@ _DIGITS = (  # what reads them by how they are written, the most special first
     ({"decimal": ","}, r"\d*,\d+"),
 )
 _PLAIN = r"\d+(?:\.\d+)?"
+_SPACES = "[\N{NO-BREAK SPACE}\N{FIGURE SPACE}\N{THIN SPACE}\N{NARROW NO-BREAK SPACE}]"  # no option reads these
 
 
 def is_number(values: Column) -> bool:
@@ -123,7 +134,8 @@ def _refuse_odd_cells(name, text, remedies, otherwise) -> None:
 def _refuse_written_numbers(name, odd, remedies, otherwise) -> None:
     """Refuse numbers that are written for people, with what reads them."""
     digits = "|".join([*(pattern for _, pattern in _DIGITS), _PLAIN])
-    if odd.str.fullmatch(f"{_SIGN}(?:{digits}){_UNIT}").mean() <= _MOSTLY:
+    plain = odd.str.replace(_SPACES, " ", regex=True)
+    if plain.str.fullmatch(f"{_SIGN}(?:{digits}){_UNIT}").mean() <= _MOSTLY:
         return
     bare = odd.str.replace(r"[^\d.,' ]", "", regex=True).str.strip()
     options = next((options for options, pattern in _DIGITS if bare.str.fullmatch(pattern).any()), None)

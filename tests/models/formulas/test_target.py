@@ -4,10 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
+import pandas
 import polars
 import pytest
+from scipy import stats
 
 import steinflow as sf
+from steinflow.models.formulas import FormulaError
+from steinflow.models.formulas.priors import described
 
 FORMULA = "y ~ x * z + (1 + x | g) + (1 | g:h)"
 
@@ -91,59 +95,10 @@ def test_means_are_those_of_a_loop_over_rows(target, table, particle):
     np.testing.assert_allclose(target.predict(one, polars.from_pandas(some)), expected[::-7], rtol=1e-4)
 
 
-def test_levels_never_seen_are_drawn_from_their_distribution(target, table, particle):
-    many = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], 4000, axis=0), particle)
-    new = table.iloc[:1].assign(g=99, h=0)
-    with pytest.warns(UserWarning, match="not seen"):
-        drawn = target.means(many, new)[:, 0]
-    sds, x = np.array([particle["1|g_sigma"], particle["x|g_sigma"]], float), float(new["x"].iloc[0])
-    variance = sds[0] ** 2 + (x * sds[1]) ** 2 + 2 * x * sds[0] * sds[1] * float(particle["1+x|g_cor"][0])
-    variance += float(particle["1|g:h_sigma"]) ** 2
-    np.testing.assert_allclose(np.std(drawn), np.sqrt(variance), rtol=0.06)
-
-
-def test_priors_are_scaled_to_the_data_printed_and_replaceable(table):
-    target = sf.formula("y ~ x", table, priors={"x": "Normal(1, 5)", "sigma": dist.HalfNormal(2.0)})
-    sd = table["y"].std(ddof=0)
-    np.testing.assert_allclose(target.priors["Intercept"].scale, 2.5 * sd, rtol=1e-5)
-    assert float(target.priors["x"].loc) == 1
-    text = str(target.priors)
-    assert "Normal(1, 5)  (given)" in text
-    assert "HalfNormal(2)  (given)" in text
-    plain = sf.formula("y ~ x", table)
-    np.testing.assert_allclose(plain.priors["x"].scale, 2.5 * sd / table["x"].std(ddof=0), rtol=1e-5)
-
-
-def test_a_prior_with_bounds_bounds_the_slope(table):
-    target = sf.formula("y ~ x", table, priors={"x": "HalfNormal(3)", "Intercept": "Uniform(0, 500)"})
-    draws = jax.vmap(target.sample_prior)(jax.random.split(jax.random.key(0), 20))
-    assert np.all(np.asarray(draws["x"]) > 0)
-    back = jax.jit(jax.vmap(lambda p: target.constrain(target.unconstrain(p))))(draws)
-    np.testing.assert_allclose(back["x"], draws["x"], rtol=1e-4)
-    np.testing.assert_allclose(back["Intercept"], draws["Intercept"], rtol=1e-3, atol=1e-2)
-
-
 def test_other_data_of_the_same_shape_share_compiled_code(table):
     targets = [sf.formula("y ~ x + (1 | g)", table.assign(x=table["x"] * k)) for k in (1.0, 2.0)]
     structures = [jax.tree.structure(target) for target in targets]
     assert structures[0] == structures[1]
-
-
-def test_labels_name_levels_as_bambi_does(target):
-    labels = target.observations.labels()
-    assert labels.dims["x:z"] == ("x:z_dim",)
-    assert labels.coords["x:z_dim"] == ["b", "c"]
-    assert labels.coords["g__factor_dim"] == list("012345")
-    assert labels.coords["1+x|g_cor_dim"] == ["1, x"]
-
-
-def test_auxiliary_parameters_may_have_formulas(table):
-    target = sf.formula(["y ~ x", "sigma ~ t + (1 | g)"], table)
-    p = target.sample_prior(jax.random.key(0))
-    rows = target.rows()
-    forms = jax.jit(lambda p: target.regression.forms(target.regression.from_user(p), rows))(p)
-    log_sigma = p["sigma_Intercept"] + p["sigma_t"] * table["t"].to_numpy() + p["sigma_1|g"][table["g"].to_numpy()]
-    np.testing.assert_allclose(forms["sigma"] + jnp.log(target.regression.unit), log_sigma, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -167,36 +122,87 @@ def test_other_families_go_to_coordinates_and_back_and_predict(table, formula, f
     assert drawn.shape == (3, 4)
 
 
-def test_censored_rows_count_as_survivors(table):
-    known = sf.formula("positive ~ x", table, family="weibull")
-    both = [
-        sf.formula(formula, table.assign(status=np.where(table["event"] == 1, "none", "right")), family="weibull")
-        for formula in ("Surv(positive, event) ~ x", "censored(positive, status) ~ x")
-    ]
-    p = jax.tree.map(lambda leaf: leaf[None], known.sample_prior(jax.random.key(0)))
-    exact, *bounded = (next(iter(t.observations.log_likelihoods(p).values()))[0] for t in (known, *both))
-    np.testing.assert_array_equal(bounded[0], bounded[1])
-    happened = table["event"].to_numpy() == 1
-    np.testing.assert_allclose(bounded[0][happened], exact[happened], rtol=1e-6)
-    assert np.all(np.asarray(bounded[0])[~happened] <= 0)
-    assert any("right-censored" in note for note in both[0].notes)
-
-
-def test_offsets_have_the_slope_one(table):
-    target = sf.formula("count ~ x + offset(log(trials))", table, family="poisson")
+@pytest.mark.parametrize("family", ["cumulative", "categorical"])
+@pytest.mark.parametrize("kind", [int, float])
+def test_classes_that_are_numbers_are_found_again(table, family, kind):
+    target = sf.formula("grade ~ x", table, family=family)
+    assert target.about.response.levels == ("1", "2", "3", "4")
     p = jax.tree.map(lambda leaf: leaf[None], target.sample_prior(jax.random.key(0)))
-    twice = target.means(p, table.assign(trials=2 * table["trials"]))
-    np.testing.assert_allclose(twice, 2 * target.means(p), rtol=1e-4)
+    again = table.assign(grade=table["grade"].astype(kind))
+    found = target.log_likelihoods(p, target.rows(again, with_response=True))
+    np.testing.assert_allclose(found, target.observations.log_likelihoods(p)["grade"], rtol=1e-5)
 
 
-@pytest.mark.parametrize("term", ["bs(t, df=4)", "poly(t, 2)", "{t / 2}", "np.where(t > 0.5, 1, 0)"])
-def test_functions_take_numbers(table, term):
-    target = sf.formula(f"y ~ {term} + x", table)
-    assert target.rows(table[:2])["predictors"]["mu"]["X"].shape[0] == 2
-    assert target.about.predictor_columns == ("t", "x")
+def test_classes_of_another_table_that_the_fit_has_not_seen(table):
+    target = sf.formula("grade ~ x", table, family="cumulative")
+    other = table[:3].assign(grade=[2, 9, 4])
+    np.testing.assert_array_equal(target.response(other).y, [1, np.nan, 3])
+    with pytest.raises(FormulaError, match="has not seen in 1 of 3 rows"):
+        target.rows(other, with_response=True)
 
 
-def test_trials_may_be_a_number(table):
-    target = sf.formula("p(count, 20) ~ x", table, family="binomial")
-    assert target.about.response.trials.tolist() == [20] * 60
-    assert target.rows(table[["x"]][:2])["trials"].tolist() == [20, 20]
+def test_a_success_need_not_occur_in_another_table(table):
+    target = sf.formula("z['b'] ~ x", table, family="bernoulli")
+    without = table[table["z"] != "b"]
+    assert not np.any(target.rows(without, with_response=True)["y"])
+
+
+def test_nested_levels_are_coded_by_term(table):
+    target = sf.formula("y ~ z / h2 + x", table.assign(h2=table["h"].astype(str)))
+    p = jax.tree.map(lambda leaf: leaf[None], target.sample_prior(jax.random.key(0)))
+    assert {name: p[name].shape[1:] for name in ("z", "z:h2")} == {"z": (2,), "z:h2": (12,)}
+    assert target.observations.labels().coords["z_dim"] == ["b", "c"]
+    new = table.assign(h2=table["h"].astype(str))[5:9]
+    np.testing.assert_allclose(target.means(p, new), target.means(p)[:, 5:9], rtol=1e-5)
+
+
+def test_trials_may_be_a_sum(table):
+    target = sf.formula("p(count, count + trials) ~ x", table, family="binomial")
+    new = table[["x", "count", "trials"]][:4]
+    assert target.rows(new)["trials"].tolist() == (new["count"] + new["trials"]).tolist()
+    with pytest.raises(FormulaError, match="no column 'count'"):
+        target.rows(new[["x", "trials"]])
+
+
+def test_a_level_may_have_a_prior_of_its_own(table):
+    target = sf.formula("y ~ x + z", table, priors={"z[c]": "Normal(3, 0.5)", "z": "Normal(1, 2)"})
+    np.testing.assert_array_equal(target.priors["z"].loc, [1, 3])
+    np.testing.assert_array_equal(target.priors["z"].scale, [2, 0.5])
+    assert "Normal([1, 3], [2, 0.5])  (given)" in str(target.priors)
+    classes = sf.formula("z ~ x", table, family="categorical", priors={"x[c]": dist.Normal(3.0, 1.0)})
+    np.testing.assert_array_equal(classes.priors["x"].loc, [0, 3])
+
+
+@pytest.mark.parametrize(
+    ("given", "density"),
+    [
+        ("StudentT(3, 0, 2.5)", stats.t(3, 0, 2.5)),
+        ("HalfStudentT(3, 2.5)", stats.t(3, 0, 2.5)),
+        ("Cauchy(0, 2)", stats.cauchy(0, 2)),
+        (dist.Normal(0.0, 2.0), stats.norm(0, 2)),
+    ],
+)
+def test_half_of_a_prior_around_zero_is_one_of_a_positive_number(table, given, density):
+    prior = sf.formula("y ~ x", table, priors={"sigma": given}).priors["sigma"]
+    np.testing.assert_allclose(prior.log_prob(1.5), np.log(2) + density.logpdf(1.5), rtol=1e-5)
+    assert described(prior).startswith("Half")
+    assert prior.sample(jax.random.key(0)) > 0
+
+
+def test_missing_values_may_be_a_level(table):
+    gaps = table.assign(z=table["z"].where(table.index % 7 != 0))
+    with pytest.warns(UserWarning, match="Missing values of 'z' are a level of their own, 'missing'"):
+        target = sf.formula("y ~ x + z + (1 | g)", gaps, missing="level")
+    assert target.observations.labels().coords["z_dim"] == ["b", "c", "missing"]
+    p = jax.tree.map(lambda leaf: leaf[None], target.sample_prior(jax.random.key(0)))
+    for rows in (slice(0, 60), slice(8, 13)):
+        np.testing.assert_allclose(target.means(p, gaps[rows]), target.means(p)[:, rows], rtol=1e-5)
+
+
+def test_missing_truth_values_may_be_a_level(table):
+    flags = pandas.Series([True, False, None] * 20, dtype=object)
+    with pytest.warns(UserWarning, match="'missing'"):
+        target = sf.formula("y ~ flag", table.assign(flag=flags), missing="level")
+    p = jax.tree.map(lambda leaf: leaf[None], target.sample_prior(jax.random.key(0)))
+    both = target.means(p, {"flag": np.array([True, False])})
+    np.testing.assert_allclose(both, target.means(p)[:, :2], rtol=1e-5)

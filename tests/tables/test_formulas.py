@@ -1,0 +1,64 @@
+"""A formula and a table as a run."""
+
+import example_tables as tables
+import numpy as np
+import pandas
+import pytest
+
+from steinflow.models.columns import TableError
+from steinflow.models.formulas import FormulaError
+from steinflow.tables.formula_problems import FormulaProblem
+from steinflow.tables.formulas import _held_out, evaluate_formula, fit_formula, prediction_table, priors_from
+
+
+def test_priors_of_the_command_line():
+    assert priors_from(["a = Normal(0, 5)", "b=StudentT(df=3, loc=0, scale=1)"]) == {
+        "a": "Normal(0, 5)",
+        "b": "StudentT(df=3, loc=0, scale=1)",
+    }
+    with pytest.raises(FormulaError, match="NAME=DISTRIBUTION"):
+        priors_from(["Normal(0, 5)"])
+
+
+def test_no_text_is_held_out_that_was_never_fitted():
+    frame = pandas.DataFrame({"x": np.arange(100.0), "g": ["once"] + ["often"] * 99})
+    whole = FormulaProblem(("x ~ g",), "gaussian").target(frame)
+    held_out = [_held_out(whole, frame, 0.5, seed)[0] for seed in range(20)]
+    assert not any(0 in rows for rows in held_out)
+    assert all(49 <= len(rows) <= 50 and np.all(np.diff(rows) > 0) for rows in held_out)
+    assert not np.array_equal(held_out[0], held_out[1])
+
+
+def test_a_run_knows_its_rows_and_its_predictions(of_formula):
+    fitted, table = of_formula.estimator, of_formula.held_out
+    assert of_formula.data["num_rows"] == 96
+    assert len(table) == of_formula.data["num_held_out"] == of_formula.evaluation["num_rows"] == 24
+    metrics = of_formula.evaluation["metrics"]
+    np.testing.assert_allclose(
+        metrics["rmse"], np.sqrt(np.mean((table["truth"] - table["prediction"]) ** 2)), rtol=1e-6
+    )
+    np.testing.assert_allclose(metrics["log_likelihood"], table["log_likelihood"].mean(), rtol=1e-6)
+    assert 0 <= metrics["coverage_90"] <= 1
+    rows = fitted.target.about.frame
+    again = prediction_table(fitted, rows)
+    np.testing.assert_allclose(
+        again["prediction"], fitted.target.predict(fitted.result_.particles, weights=fitted.result_.weights), rtol=1e-5
+    )
+    assert np.all((again["5%"] <= again["prediction"]) & (again["prediction"] <= again["95%"]))
+    assert evaluate_formula(fitted, rows)["num_rows"] == 96
+
+
+@pytest.mark.parametrize(
+    ("problem", "changes", "error", "message"),
+    [
+        (FormulaProblem(("y ~ a",), "gaussian", categorical=("q",)), {}, TableError, "no column 'q'"),
+        (FormulaProblem(("y ~ a",), "gaussian"), {"test_fraction": 2.0}, ValueError, "between 0 and 0.9"),
+        (FormulaProblem(("b ~ a",), "poisson"), {}, FormulaError, "needs counts"),
+        (FormulaProblem(("when ~ a",), "gaussian"), {}, TableError, "dates or times"),
+    ],
+)
+def test_what_is_wrong_is_said_before_the_fit(monkeypatch, problem, changes, error, message):
+    monkeypatch.setattr("steinflow.tables.formulas.fit", None)
+    frame = tables.numbers().assign(when=[f"2020-01-{k % 28 + 1:02}" for k in range(60)])
+    with pytest.raises(error, match=message):
+        fit_formula(frame, problem, **changes)
