@@ -35,13 +35,9 @@ def predict_rows(
     ] = None,
     overwrite: options.Overwrite = False,
     missing: Annotated[
-        Missing | None,
-        typer.Option(
-            help="What to do about missing values: stop (error), leave the prediction empty (drop), or use the mean. "
-            "Default: error.",
-            show_default=False,
-        ),
-    ] = None,
+        Missing,
+        typer.Option(help="What to do about missing values: stop, leave the prediction empty, or use the mean."),
+    ] = "error",
     encoding: options.Encoding = "utf-8",
     separator: options.Separator = None,
     decimal: options.Decimal = ".",

@@ -100,7 +100,13 @@ def compare(
     if differences is not None:
         rows.append(["log-likelihood, behind the best", *map(_difference, differences)])
     if left_out is not None:
-        rows.append(["elpd by leave-one-out", *(_with_error(each, "elpd", "standard_error") for each in left_out)])
+        size = max(each["num_rows"] or 0 for each in left_out)
+        rows.append(
+            [
+                f"elpd by leave-one-out, {counted(size, 'row')}",
+                *(_with_error(each, "elpd", "standard_error") for each in left_out),
+            ]
+        )
         rows.append(
             ["elpd, behind the best", *(_with_error(each, "difference", "difference_error") for each in left_out)]
         )

@@ -5,6 +5,7 @@ In a formula that would be long, `...` stands for the predictors so far.
 """
 
 import dataclasses
+import shlex
 from typing import Literal
 
 from steinflow.models.cells import MAX_CATEGORIES
@@ -136,7 +137,7 @@ class Model:
         quoted = f"'{shown(column, 40)}'"
         most = MAX_CATEGORIES if self.form == "network" else FEW_LEVELS
         if self.form != "formula" and (num_levels is None or num_levels <= most):
-            return (f"{quoted} as a predictor: leave out --drop '{shown(column)}'",)
+            return (f"{quoted} as a predictor: leave out --drop {shlex.quote(shown(column))}",)
         if self.form == "network":
             return ()
         more = _term(column, num_levels, is_number=is_number)
@@ -148,7 +149,7 @@ class Model:
         if column not in self.amounts:
             return self._units() if self.form == "network" else ()
         what = f"an effect for each value of '{shown(column, 40)}'"
-        found = () if self.form == "formula" else (f"{what}: --categorical '{shown(column)}'",)
+        found = () if self.form == "formula" else (f"{what}: --categorical {shlex.quote(shown(column))}",)
         if self.form == "network" or (found and num_levels <= FEW_LEVELS):
             return found
         return (*found, f"{what}: {self._option(_term(column, num_levels, is_number=True), instead_of=column)}")

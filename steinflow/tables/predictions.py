@@ -89,6 +89,7 @@ def about_far_rows(frame: Frame, limits: Mapping[str, tuple[float, float]]) -> l
         frame: the rows to predict.
         limits: by column, the smallest and the largest value of the fitted rows.
     """
+    limits = {name: pair for name, pair in limits.items() if frame[name].dtype.kind in "iufb"}
     beyond = np.zeros((len(frame), len(limits)))
     for k, (name, (low, high)) in enumerate(limits.items()):
         values = frame[name].to_numpy(float, na_value=np.nan)

@@ -32,9 +32,6 @@ def test_fit_shows_priors_and_predict_says_what_is_new(frame, tmp_path):
     assert "5 effects of groups" in " ".join(done.stdout.split())
     assert "On 12 held-out rows" in done.stdout
     new = write(frame.drop(columns="count").assign(school="other").iloc[:3], tmp_path / "new.csv")
-    done = steinflow_("predict", folder, new, "--missing", "mean")
-    assert done.exit_code == 2
-    assert "not for formulas" in done.stderr
     done = steinflow_("predict", folder, new, "--output", tmp_path / "out.csv")
     assert done.exit_code == 0, done.output
     assert "not seen ('other')" in done.stderr
@@ -65,7 +62,7 @@ def test_codes_are_remarked_upon_and_may_be_categories(frame, tmp_path):
     data, folder = write(codes, tmp_path / "data.csv"), tmp_path / "run"
     options = ["--formula", "count ~ school", "--family", "poisson", *QUICK, "--json", "--test-fraction", "0"]
     done = steinflow_("fit", data, *options, "--output", tmp_path / "slope")
-    assert "--categorical 'school'" in done.stderr
+    assert "--categorical school" in done.stderr
     assert set(json.loads(done.stdout)["parameters"]) == {"Intercept", "school"}
     done = steinflow_("fit", data, *options, "--output", folder, "--categorical", "school")
     parameters = json.loads(done.stdout)["parameters"]
@@ -102,6 +99,29 @@ def test_misuse_ends_with_a_sentence_and_writes_nothing(frame, tmp_path, options
     assert not folder.exists()
 
 
+def test_missing_values_of_new_rows(frame, tmp_path):
+    data, folder = write(frame, tmp_path / "data.csv"), tmp_path / "run"
+    formula = "count ~ age + treated"
+    done = steinflow_("fit", data, "--formula", formula, "--family", "poisson", *QUICK, "-o", folder, "--json")
+    assert done.exit_code == 0, done.output
+    about = json.loads(done.stdout)
+    assert (about["formula"], about["family"], about["link"]) == ([formula], "poisson", "log")
+    assert set(about["priors"]) == {"Intercept", "age", "treated[yes]"}
+    assert [effect["first"] for effect in about["conditional_effects"]] == ["age", "treated"]
+    assert list(about["contrasts"]["treated"]) == ["yes - no"]
+    new = frame.iloc[:5].copy()
+    new.loc[1, "age"], new.loc[2, "treated"], new.loc[3, "count"] = None, None, None
+    predict = ["predict", folder, write(new, tmp_path / "new.csv"), "--overwrite", "-o", tmp_path / "out.csv", "--json"]
+    assert "Add --missing mean" in steinflow_(*predict).stderr
+    for missing, gaps, known in (("drop", [1, 2], 2), ("mean", [], 4)):
+        done = steinflow_(*predict, "--missing", missing)
+        assert done.exit_code == 0, done.output
+        assert json.loads(done.stdout)["compared"]["num_rows"] == known
+        assert pandas.read_csv(tmp_path / "out.csv")["prediction"].isna().to_numpy().nonzero()[0].tolist() == gaps
+    write(new.iloc[1:3].assign(age=None), tmp_path / "new.csv")
+    assert "No row of new.csv is complete" in steinflow_(*predict, "--missing", "drop").stderr
+
+
 def test_options_of_a_formula():
     assert problem_of(None, None, None, None, None, None) is None
     problem = problem_of(["y ~ x", "sigma ~ x"], "t", "log", ["x=Normal(0, 1)"], "w", ["g"])
@@ -134,26 +154,3 @@ def test_classes_may_be_numbers(frame, tmp_path, test_fraction):
     assert json.loads(done.stdout)["compared"]["num_rows"] == 58  # two of a class never seen
     assert list(pandas.read_csv(tmp_path / "out.csv"))[2:] == ["P(0)", "P(1)", "P(2)", "P(3)"]
     assert steinflow_("report", folder).exit_code == 0
-
-
-def test_missing_values_of_new_rows(frame, tmp_path):
-    data, folder = write(frame, tmp_path / "data.csv"), tmp_path / "run"
-    formula = "count ~ age + treated"
-    done = steinflow_("fit", data, "--formula", formula, "--family", "poisson", *QUICK, "-o", folder, "--json")
-    assert done.exit_code == 0, done.output
-    about = json.loads(done.stdout)
-    assert (about["formula"], about["family"], about["link"]) == ([formula], "poisson", "log")
-    assert set(about["priors"]) == {"Intercept", "age", "treated[yes]"}
-    assert [effect["first"] for effect in about["conditional_effects"]] == ["age", "treated"]
-    assert list(about["contrasts"]["treated"]) == ["yes - no"]
-    new = frame.iloc[:5].copy()
-    new.loc[1, "age"], new.loc[2, "treated"], new.loc[3, "count"] = None, None, None
-    predict = ["predict", folder, write(new, tmp_path / "new.csv"), "--overwrite", "-o", tmp_path / "out.csv", "--json"]
-    assert "Add --missing mean" in steinflow_(*predict).stderr
-    for missing, gaps, known in (("drop", [1, 2], 2), ("mean", [], 4)):
-        done = steinflow_(*predict, "--missing", missing)
-        assert done.exit_code == 0, done.output
-        assert json.loads(done.stdout)["compared"]["num_rows"] == known
-        assert pandas.read_csv(tmp_path / "out.csv")["prediction"].isna().to_numpy().nonzero()[0].tolist() == gaps
-    write(new.iloc[1:3].assign(age=None), tmp_path / "new.csv")
-    assert "No row of new.csv is complete" in steinflow_(*predict, "--missing", "drop").stderr

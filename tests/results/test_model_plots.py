@@ -70,17 +70,6 @@ def test_prior_draws_beside_the_observed_data(table):
         sf.plots.prior_check(sf.Density(lambda x: -(x**2).sum()))
 
 
-def test_censored_data_are_checked_by_survival_curves():
-    times = pandas.DataFrame({"t": [1.0, 2, 2, 3, 4, 5], "event": [1, 1, 0, 0, 1, 0], "x": [0.0, 1, 2, 0, 1, 2]})
-    target = sf.formula("Surv(t, event) ~ x", times, family="weibull")
-    axis = sf.plots.prior_check(target, num_draws=20).axes[0]
-    *new, observed = axis.lines
-    assert len(new) == 20
-    known = np.array([1.0, 5 / 6, 5 / 6 * 4 / 5, 5 / 6 * 4 / 5, 5 / 6 * 4 / 5 / 2, 5 / 6 * 4 / 5 / 2])
-    steps = observed.get_ydata()[np.searchsorted(observed.get_xdata(), [0.5, 1.5, 2.5, 3.5, 4.5, 5.0])]
-    np.testing.assert_allclose(steps, known)
-
-
 def test_codes_have_nothing_in_between():
     rng = np.random.default_rng(0)
     table = {"code": rng.integers(1, 4, 60).astype(float), "flag": rng.integers(0, 2, 60), "g": rng.integers(0, 40, 60)}
@@ -94,3 +83,14 @@ def test_codes_have_nothing_in_between():
     result = sf.fit(target, sf.SVGD.paper(), num_particles=20, num_steps=1, key=0, progress=False)
     assert effect_of(result, ["code"]).levels == ("1", "2", "3")
     assert effect_of(result, ["flag"]).levels == ("0", "1")
+
+
+def test_censored_data_are_checked_by_survival_curves():
+    times = pandas.DataFrame({"t": [1.0, 2, 2, 3, 4, 5], "event": [1, 1, 0, 0, 1, 0], "x": [0.0, 1, 2, 0, 1, 2]})
+    target = sf.formula("Surv(t, event) ~ x", times, family="weibull")
+    axis = sf.plots.prior_check(target, num_draws=20).axes[0]
+    *new, observed = axis.lines
+    assert len(new) == 20
+    known = np.array([1.0, 5 / 6, 5 / 6 * 4 / 5, 5 / 6 * 4 / 5, 5 / 6 * 4 / 5 / 2, 5 / 6 * 4 / 5 / 2])
+    steps = observed.get_ydata()[np.searchsorted(observed.get_xdata(), [0.5, 1.5, 2.5, 3.5, 4.5, 5.0])]
+    np.testing.assert_allclose(steps, known)

@@ -91,7 +91,7 @@ def test_only_numbers_are_to_be_made_categories():
         model = dataclasses.replace(drawn.model, amounts=frozenset({"x", "shop"} if told else {"x"}))
         drawn = dataclasses.replace(drawn, used=frozenset({"x", "shop"}), model=model)
         assert (
-            any("--categorical 'shop'" in advice for advice in _found(model_checks(drawn, None))["residuals"].remedies)
+            any("--categorical shop" in advice for advice in _found(model_checks(drawn, None))["residuals"].remedies)
             == told
         )
 

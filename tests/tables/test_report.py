@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 from steinflow.tables.report import report_html
-from steinflow.tables.report.content import charts_of
-from steinflow.tables.report.formulas import contrasts_of
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -221,24 +219,3 @@ def test_turning_the_phone_draws_again(opened):
     page.set_viewport_size({"width": 844, "height": 390})
     until(page, f"document.querySelector('#ksd svg').getAttribute('viewBox') !== {narrow!r}")
     assert page.evaluate("document.documentElement.scrollWidth") <= 844
-
-
-def test_zero_and_one_are_drawn_as_classes(of_flags):
-    held_out = charts_of(of_flags)["heldOut"]
-    assert (held_out["kind"], held_out["labels"]) == ("classes", ["0", "1"])
-    assert len(held_out["probability"]) == len(of_flags.held_out)
-    assert 'id="confusion"' in report_html(of_flags)
-
-
-def test_codes_are_drawn_as_points(of_flags):
-    effects = {effect["first"]: effect for effect in charts_of(of_flags)["effects"]}
-    assert effects["code"]["levels"] == ["1", "2", "3"]
-    assert effects["a"]["levels"] is None
-    assert effects["a"]["response"] == "P(y = 1)"
-
-
-def test_contrasts_for_scripts(of_flags):
-    found = contrasts_of(of_flags.estimator)
-    assert set(found) == {"a", "code", "color"}
-    assert list(found["code"]) == ["2 - 1", "3 - 1"]
-    assert set(found["code"]["2 - 1"]) == {"mean", "sd", "5%", "50%", "95%"}

@@ -1,39 +1,64 @@
-"""What a column says about residuals; `test_checks.py` has what follows from it."""
+"""What columns say about residuals."""
 
 import numpy as np
 import pandas
-import pytest
+from scipy import stats
 
-from steinflow.tables.residuals import MOST_ROWS, _explained, chosen_rows, levels_of
+from steinflow.tables.alternatives import Model
+from steinflow.tables.residuals import Drawn, Look, _explained, chosen_rows, levels_of
 
-
-def test_the_same_rows_for_every_run():
-    assert chosen_rows(5).tolist() == [0, 1, 2, 3, 4]
-    rows = chosen_rows(10 * MOST_ROWS)
-    assert len(np.unique(rows)) == MOST_ROWS
-    np.testing.assert_array_equal(rows, chosen_rows(10 * MOST_ROWS))
+RNG = np.random.default_rng(0)
 
 
-def test_a_missing_value_is_a_level():
-    codes, levels = levels_of(pandas.Series(["b", None, "a", "b"]))
-    assert [levels[code] for code in codes] == ["b", "missing", "a", "b"]
-    assert levels_of(pandas.Series([1.0, np.nan, 3.0]))[1] == ["1", "3", "missing"]
+def _look(y, frame, used=(), *, kind="numbers", sd=1.0, pooled=False):
+    model = Model("formula", "gaussian", ("y ~ x",), float(y.min()), are_whole=False, amounts=frozenset(used))
+    mean = np.zeros(len(y))
+    return Look.at(Drawn(kind, y, mean, np.full(len(y), sd), None, frame, frozenset(used), model, pooled))
 
 
-@pytest.mark.parametrize("shift", [0.0, 2.0])
-def test_levels_explain_what_they_move(shift):
-    rng = np.random.default_rng(0)
-    codes = rng.integers(0, 5, 2000)
-    residuals = rng.normal(size=2000) + shift * (codes == 0)
-    share, chance = _explained(residuals, codes)
-    between = shift**2 * 0.2 * 0.8
-    assert share == pytest.approx(between / (1 + between), abs=0.03)
-    assert (chance < 1e-6) == (shift > 0)
+def test_what_levels_explain_is_an_analysis_of_variance():
+    codes, residuals = RNG.integers(0, 4, 100), RNG.normal(size=100)
+    expected = stats.f_oneway(*(residuals[codes == k] for k in range(4)))
+    _, chance = _explained(residuals, codes)
+    np.testing.assert_allclose(chance, expected.pvalue)
+    share, _ = _explained(codes + 0.1 * residuals, codes)
+    assert 0.9 < share < 1
+    assert _explained(residuals, np.zeros(100, int)) == (0.0, 1.0)
 
 
-def test_a_line_along_the_levels_is_no_finding():
-    rng = np.random.default_rng(0)
-    codes = rng.integers(0, 5, 500)
-    residuals = 0.5 * codes + rng.normal(size=500)
-    assert _explained(residuals, codes)[0] > 0.2
-    assert _explained(residuals, codes, along=codes.astype(float))[0] < 0.05
+def test_a_line_is_taken_out_and_small_residuals_are_none():
+    x = np.linspace(-1, 1, 200)
+    codes = np.digitize(x, [-0.5, 0, 0.5])
+    assert _explained(x, codes)[1] < 1e-10
+    assert _explained(x + 0.1 * RNG.normal(size=200), codes, x)[1] > 1e-3
+    assert _explained(x**2, codes, x)[1] < 1e-10
+    assert _explained(0.01 * codes + 0.001 * RNG.normal(size=200), codes, least=1.0)[1] > 0.5
+
+
+def test_levels_in_order_with_what_is_missing():
+    codes, levels = levels_of(pandas.Series([2.0, 1.0, np.nan, 2.0]))
+    assert levels == ["1", "2", "missing"]
+    assert codes.tolist() == [1, 0, 2, 1]
+    codes, levels = levels_of(pandas.Series(["b", None, "a"]))
+    assert [levels[code] for code in codes] == ["b", "missing", "a"]
+
+
+def test_the_column_by_which_noise_differs():
+    x = np.linspace(-1, 1, 400)
+    frame = pandas.DataFrame({"x": x, "z": RNG.normal(size=400)})
+    assert _look(RNG.normal(0, np.exp(2 * x)), frame).noisy == "x"
+    assert _look(RNG.normal(size=400), frame).noisy is None
+
+
+def test_amounts_have_no_levels():
+    frame = pandas.DataFrame({"x": RNG.normal(size=60), "g": RNG.integers(0, 4, 60), "id": np.arange(60)})
+    look = _look(RNG.normal(size=60), frame, ["x"])
+    assert [look.levels(name) for name in frame] == [None, 4, None]
+    assert None not in _look(RNG.normal(size=60), frame, pooled=True).found
+
+
+def test_the_same_rows_are_drawn_anew():
+    rows = chosen_rows(5000)
+    assert len(np.unique(rows)) == 2000
+    np.testing.assert_array_equal(rows, chosen_rows(5000))
+    np.testing.assert_array_equal(chosen_rows(10), np.arange(10))

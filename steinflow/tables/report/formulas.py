@@ -89,7 +89,7 @@ def groups_of(fitted: FormulaFit) -> list[dict[str, Any]]:
     return found
 
 
-def formula_in_words(fitted: FormulaFit) -> list[str]:
+def in_words(fitted: FormulaFit) -> list[str]:
     """Return the model as sentences."""
     target = fitted.target
     regression, design = target.regression, target.about.designs["mu"]

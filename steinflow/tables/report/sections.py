@@ -10,7 +10,7 @@ from steinflow.tables.effects import about_effects, about_others
 from steinflow.tables.formula_problems import FormulaFit, FormulaProblem
 from steinflow.tables.predictions import METRICS
 from steinflow.tables.report.content import kind_and_labels, response_name
-from steinflow.tables.report.words import in_words
+from steinflow.tables.report.words import model_in_words
 from steinflow.tables.runs import Run
 
 
@@ -108,7 +108,7 @@ def _checks(run):
 
 
 def _model(run):
-    lines = "".join(f"<li>{_text(line)}</li>" for line in in_words(run))
+    lines = "".join(f"<li>{_text(line)}</li>" for line in model_in_words(run))
     formulas = (
         f"<pre>{_text(chr(10).join(run.problem.formulas))}</pre>" if isinstance(run.problem, FormulaProblem) else ""
     )

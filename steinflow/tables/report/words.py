@@ -9,17 +9,17 @@ from steinflow.models.generalized_linear import GeneralizedLinear
 from steinflow.models.neural_network import USUAL_SCALE
 from steinflow.tables.effects import about_effects
 from steinflow.tables.formula_problems import FormulaFit
-from steinflow.tables.report.formulas import formula_in_words
+from steinflow.tables.report import formulas
 from steinflow.tables.runs import Run
 
 _DEFAULTS = {name: each.default for name, each in inspect.signature(GeneralizedLinear).parameters.items()}
 _SCALED = "Priors, where features (and numbers to predict) are divided by their sds"
 
 
-def in_words(run: Run) -> list[str]:
+def model_in_words(run: Run) -> list[str]:
     """Return the model of a run as sentences."""
     if isinstance(run.estimator, FormulaFit):
-        return formula_in_words(run.estimator)
+        return formulas.in_words(run.estimator)
     return _of_network(run) if run.problem.hidden else _of_linear(run)
 
 

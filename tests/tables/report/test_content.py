@@ -46,3 +46,9 @@ def test_what_is_predicted(of_formula, of_numbers, of_classes):
 def test_some_of_many():
     np.testing.assert_array_equal(_evenly(3, 5), [0, 1, 2])
     np.testing.assert_array_equal(_evenly(9, 3), [0, 4, 8])
+
+
+def test_zero_and_one_are_drawn_as_classes(of_flags):
+    held_out = charts_of(of_flags)["heldOut"]
+    assert (held_out["kind"], held_out["labels"]) == ("classes", ["0", "1"])
+    assert len(held_out["probability"]) == len(of_flags.held_out)

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 from steinflow.tables.formula_problems import FormulaFit, FormulaProblem
-from steinflow.tables.report.formulas import effects_of, formula_in_words, groups_of
+from steinflow.tables.report.formulas import contrasts_of, effects_of, groups_of, in_words
 
 
 def words(formulas, family="gaussian", **options):
     problem = FormulaProblem(formulas, family, **options)
-    return " ".join(formula_in_words(FormulaFit(problem, problem.target(tables.mixed()))))
+    return " ".join(in_words(FormulaFit(problem, problem.target(tables.mixed()))))
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,7 @@ def words(formulas, family="gaussian", **options):
         ("y ~ x + z", "gaussian", "y follows a distribution of the family gaussian; its mean is a sum of effects."),
         ("y ~ x + z", "gaussian", "the same in all rows: x, z."),
         ("count ~ x", "poisson", "its mean, on the scale of the link log, is"),
+        ("count ~ x", "hurdle_poisson", "the mean of its count part, on the scale of the link log, is"),
         ("grade ~ x", "cumulative", "the log-odds of a higher class are"),
         ("grade ~ x", "categorical", "the score of each class but the first"),
         (
@@ -51,3 +52,17 @@ def test_effects_and_groups_as_numbers(of_formula):
     result = fitted.result_
     means = result.probabilities @ np.asarray(result.particles["1|g"], float)
     np.testing.assert_allclose(group["mean"], np.sort(means)[::-1], rtol=1e-3, atol=1e-4)
+
+
+def test_codes_are_drawn_as_points(of_flags):
+    effects = {effect["first"]: effect for effect in effects_of(of_flags.estimator)}
+    assert effects["code"]["levels"] == ["1", "2", "3"]
+    assert effects["a"]["levels"] is None
+    assert effects["a"]["response"] == "P(y = 1)"
+
+
+def test_contrasts_for_scripts(of_flags):
+    found = contrasts_of(of_flags.estimator)
+    assert set(found) == {"a", "code", "color"}
+    assert list(found["code"]) == ["2 - 1", "3 - 1"]
+    assert set(found["code"]["2 - 1"]) == {"mean", "sd", "5%", "50%", "95%"}

@@ -27,8 +27,9 @@ def test_every_element_is_closed_and_every_number_is_there(name, request):
 
 def test_sections_that_belong_to_one_kind(of_numbers, of_classes, of_formula):
     numbers, classes, formula = (ids(body_of(run)[1]) for run in (of_numbers, of_classes, of_formula))
-    assert {"effects", "groups"} <= formula
-    assert "words" in formula & numbers & classes
+    assert {"words", "effects", "groups"} <= formula
+    assert "words" in numbers & classes
+    assert not {"effects", "groups"} & (numbers | classes)
     assert "scatter" in numbers
     assert {"probabilities", "confusion"} <= classes
 
