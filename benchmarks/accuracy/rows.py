@@ -6,6 +6,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
+import benchmarks.kept
 from benchmarks.accuracy.contenders import CONTENDERS, nuts_draws
 
 RESULTS = Path(__file__).parents[1] / "results" / "accuracy"
@@ -13,13 +14,7 @@ RESULTS = Path(__file__).parents[1] / "results" / "accuracy"
 
 def kept(name, compute, *arguments):
     """Return the figures of that name, from their file if it is there."""
-    path = RESULTS / f"{name}.json"
-    if not path.exists():
-        found = compute(*arguments)
-        jax.clear_caches()  # a process that keeps the compiled code of the whole suite runs out of memory maps
-        RESULTS.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(found))
-    return json.loads(path.read_text())
+    return benchmarks.kept.kept(RESULTS / f"{name}.json", compute, *arguments)
 
 
 def truth(name, problem):

@@ -27,6 +27,7 @@ import steinflow as sf
 from benchmarks.formulas.beside_bambi import beside_bambi
 from benchmarks.formulas.page import page
 from benchmarks.formulas.tables import CASES
+from benchmarks.kept import kept
 from steinflow.results.summary import columns_of
 
 RESULTS = Path(__file__).parents[1] / "results" / "formulas"
@@ -43,23 +44,13 @@ def main():
         make_truth(options.tables[0], options.truth)
         return
     for name in [] if options.tables == ["page"] else options.tables:
-        found = {"steinflow": kept(name, lambda name=name: measured(name))}
+        found = {"steinflow": kept(RESULTS / f"{name}.json", measured, name)}
         if options.bambi:
-            call = beside_bambi, name, target_of(name), options.bambi
-            found["bambi"] = kept(f"{name}, bambi", lambda call=call: call[0](*call[1:]))
+            path = RESULTS / f"{name}, bambi.json"
+            found["bambi"] = kept(path, beside_bambi, name, target_of(name), options.bambi)
         print(name, json.dumps(found), flush=True)
     if options.tables in (["page"], list(CASES)):
         page(RESULTS)
-
-
-def kept(name, compute):
-    """Return the figures of that name, from their file if it is there."""
-    path = RESULTS / f"{name}.json"
-    if not path.exists():
-        found = compute()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(found))
-    return json.loads(path.read_text())
 
 
 def target_of(name):
@@ -90,7 +81,6 @@ def measured(name):
                 "seconds": seconds,
             }
         )
-    jax.clear_caches()
     return {"numbers": len(truth["names"]), "noise": float(truth["noise"].max()), "runs": runs}
 
 

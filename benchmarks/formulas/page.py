@@ -15,7 +15,8 @@ def page(results):
     ours = {name: figures for name, figures in found.items() if figures}
     put(PAGE, "formulas", _table(OURS, [_ours(name, figures) for name, figures in ours.items()]))
     both = [_beside(name, bambi[name], figures["runs"]) for name, figures in ours.items() if bambi[name]]
-    put(PAGE, "bambi", _table(BESIDE, both))
+    if both:
+        put(PAGE, "bambi", _table(BESIDE, both))
 
 
 OURS = ("table", "formula", "family", "numbers", "worst mean, in sds", "sds over NUTS's", "right", "verdict", "noise")

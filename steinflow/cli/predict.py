@@ -64,9 +64,9 @@ def predict_rows(
     saved = load_run(run)
     frame = options.read(data, encoding, separator, decimal, thousands, missing_marker, quiet=quiet)
     if isinstance(saved.estimator, FormulaFit):
-        predictions, evaluation, notes = _by_formula(saved.estimator, frame, data.name, missing or "error")
+        predictions, evaluation, notes = _by_formula(saved.estimator, frame, data.name, missing)
     else:
-        predictions, evaluation, notes = _by_features(saved, frame, data.name, missing or "error")
+        predictions, evaluation, notes = _by_features(saved, frame, data.name, missing)
     notes += about_far_rows(frame, saved.limits)
     predictions.insert(0, "row", np.arange(1, len(predictions) + 1))
     path = write_whole(output or free_file(f"{data.name.split('.')[0]}-predictions", ".csv"), csv_text(predictions))

@@ -88,7 +88,7 @@ def _grouped_means(drawn) -> list[dict[str, Any]]:
         each = np.eye(len(levels))[codes] / np.bincount(codes)
         low, middle, high = np.quantile(drawn.draws @ each, (0.05, 0.5, 0.95), axis=0)
         values = {"observed": drawn.y @ each, "low": low, "middle": middle, "high": high}
-        found.append({"column": str(name), "levels": levels, **{key: each.tolist() for key, each in values.items()}})
+        found.append({"column": str(name), "levels": levels, **{key: means.tolist() for key, means in values.items()}})
     return found[:_MOST_GROUPED]
 
 

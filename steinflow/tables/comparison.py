@@ -70,11 +70,11 @@ def by_leave_one_out(runs: Sequence[Run]) -> list[dict[str, Any]]:
     if not are_about_the_same(runs) or len(common) < 2:
         reason = "the runs have not fitted the same rows of the same file"
         return [_unknown(each if isinstance(each, str) else reason) for each in found]
-    rows = [None if isinstance(each, str) else each[1][np.isin(each[0], common)] for each in found]
-    best = max((each for each in rows if each is not None), key=np.sum)
-    return [
-        _unknown(each) if elpd is None else _elpd(elpd, best, each[2]) for each, elpd in zip(found, rows, strict=True)
+    shared = [
+        each if isinstance(each, str) else [part[np.isin(each[0], common)] for part in each[1:]] for each in found
     ]
+    best = max((each[0] for each in shared if not isinstance(each, str)), key=np.sum)
+    return [_unknown(each) if isinstance(each, str) else _elpd(each[0], best, each[1]) for each in shared]
 
 
 def _left_out(run) -> tuple[np.ndarray, np.ndarray, np.ndarray] | str:
@@ -83,7 +83,7 @@ def _left_out(run) -> tuple[np.ndarray, np.ndarray, np.ndarray] | str:
         return "the weights of a network are too many for it; compare networks by the held-out rows"
     fitted = run.fitted
     if "row" not in fitted or (not isinstance(run.estimator, FormulaFit) and "X" not in fitted):
-        return "the run has not kept the rows of its fit, because they are too many or it is from an earlier version"
+        return "the run has not kept the rows of its fit, because they are too many"
     result = run.result
     if not isinstance(run.estimator, FormulaFit):
         learned, rows = run.estimator.learned(), (fitted["X"], fitted["y"])

@@ -196,8 +196,6 @@ def load_run(folder: str | Path) -> Run:
 
 
 def _arrays(path):
-    if not path.exists():  # of an earlier version
-        return {}
     with np.load(path, allow_pickle=False) as arrays:
         return dict(arrays)
 
