@@ -2,6 +2,9 @@
 
 NUTS takes too long on half a million rows. Here the rows that matter most are exact, and all others are quadratic
 around the mode; weights by the log density of all rows take off what that leaves of a difference.
+
+5,000 draws know an sd to 1%, the worst of fifty to 3%. So what Stein's identity says of the same draws is taken off
+(control variates): most columns are nearly Gaussian, and there little is left to chance.
 """
 
 import blackjax
@@ -11,6 +14,7 @@ import numpy as np
 
 EXACT = 15_000  # rows
 DRAWS, WARM_UP = 5_000, 500
+PARTS = 50  # of the chain, whose scatter is the standard error
 BLOCK = 5_000
 
 
@@ -58,17 +62,47 @@ def mean_and_sds(problem, mode, covariance):
 
         def one(state, key):
             state, _ = step(key, state)
-            return state, (state.position, state.logdensity)
+            return state, (state.position, state.logdensity, state.logdensity_grad)
 
         return jax.lax.scan(one, state, jax.random.split(key, DRAWS))[1]
 
-    points, values = map(np.asarray, drawn(jax.random.key(0)))
+    points, values, scores = map(np.asarray, drawn(jax.random.key(0)))
     draws = mode + points @ factor.T
     on_rows = jax.jit(jax.vmap(total, in_axes=(0, None)))
     differences = sum(np.asarray(on_rows(draws, rows)) for rows in blocks(np.arange(num_rows)))
     differences = differences - 0.5 * np.sum(draws**2, axis=1) - values
     weights = np.exp(differences - np.max(differences))
-    weights = weights / np.sum(weights)
-    print(f"truth by NUTS: {1 / np.sum(weights**2):.0f} of {DRAWS} draws are left by their weights", flush=True)
-    mean = weights @ draws
-    return mean, np.sqrt(weights @ (draws - mean) ** 2)
+    weights = weights / np.mean(weights)
+    return moments(draws, weights, scores @ factor.T, np.diag(covariance))
+
+
+def moments(draws, weights, pulls, variances):
+    """Return mean and sds of weighted draws, and print their standard errors.
+
+    Args:
+        draws: of a density near the target, in the order of their chain.
+        weights: of mean 1.
+        pulls: a constant matrix, with `variances` on its diagonal, times the scores of that density at the draws.
+        variances: as they are assumed.
+    """
+    mean = np.mean(weights[:, None] * draws, axis=0)
+    controls = np.append(pulls, (draws - mean) * pulls + variances, axis=1)  # of expectation zero
+
+    def averages(values):
+        """Return averages under the target, and their standard errors."""
+        rest = weights[:, None] * (values - np.mean(weights[:, None] * values, axis=0))
+        slopes, *_ = np.linalg.lstsq(controls - np.mean(controls, axis=0), rest, rcond=None)
+        rest = rest - controls @ slopes
+        parts = np.mean(rest[: len(rest) // PARTS * PARTS].reshape(PARTS, -1, rest.shape[1]), axis=1)
+        return np.mean(weights[:, None] * values, axis=0) + np.mean(rest, axis=0), np.std(parts, axis=0) * PARTS**-0.5
+
+    mean, mean_error = averages(draws)
+    variance, variance_error = averages((draws - mean) ** 2)
+    sds = np.sqrt(variance)
+    print(
+        f"truth by NUTS: {len(draws) / np.mean(weights**2):.0f} of {len(draws)} draws are left by their weights; "
+        f"standard errors are at most {np.max(mean_error / sds):.4f} sds of a mean "
+        f"and {np.max(0.5 * variance_error / variance):.1%} of an sd",
+        flush=True,
+    )
+    return mean, sds
