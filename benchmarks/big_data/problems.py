@@ -1,6 +1,8 @@
 """Posteriors of many rows, and the truth about them."""
 
+import atexit
 import functools
+import shutil
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -9,10 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import benchmarks.kept
 import steinflow as sf
 from benchmarks.big_data.skewed import mean_and_sds
 from steinflow.paper import datasets
 
+RESULTS = Path(__file__).parents[1] / "results" / "big_data"
 BLOCK = 50_000  # rows at once, so that derivatives fit into memory
 
 
@@ -50,6 +54,11 @@ def logistic_likelihood(w, rows):
     return rows["y"] * z - jax.nn.softplus(z)
 
 
+def poisson_likelihood(w, rows):
+    z = rows["x"] @ w
+    return rows["y"] * z - jnp.exp(z)
+
+
 def mixing_of(rng, dim):
     return np.eye(dim) + 0.3 * rng.normal(size=(dim, dim)) / dim**0.5
 
@@ -76,12 +85,41 @@ def poisson(num_rows, batch_size, dim=6):
         rng = np.random.default_rng(0)
         x, w = features(rng, num_rows, dim), 0.3 * rng.normal(size=dim)
         y = rng.poisson(np.exp(x @ w)).astype(np.float32)
+        return Problem(poisson_likelihood, {"x": x, "y": y}, batch_size, w)
 
-        def log_likelihood(w, rows):
-            z = rows["x"] @ w
-            return rows["y"] * z - jnp.exp(z)
+    return make
 
-        return Problem(log_likelihood, {"x": x, "y": y}, batch_size, w)
+
+def separated(num_rows, batch_size, dim=6, rare=(20, 50, 200)):
+    """Logistic regression with columns of 0 and 1 that few rows fill, all of one class: the prior alone ends the tail."""
+
+    def make():
+        rng = np.random.default_rng(0)
+        x, w = features(rng, num_rows, dim), rng.normal(size=dim)
+        y = (rng.random(num_rows) < 1 / (1 + np.exp(-x @ w))).astype(np.float32)
+        dummies = np.zeros((num_rows, 2 * len(rare)), np.float32)
+        for column, count in enumerate(2 * rare):
+            rows = rng.choice(np.flatnonzero(y == column % 2), count, replace=False)
+            dummies[rows, column] = 1
+        near = np.append(w, 2.0 * (np.arange(2 * len(rare)) % 2) - 1)
+        return Problem(logistic_likelihood, {"x": np.c_[x, dummies], "y": y}, batch_size, near, skewed=True)
+
+    return make
+
+
+def rare_counts(num_rows, batch_size, dim=6, rare=(5, 20, 100)):
+    """Poisson regression with columns of 0 and 1 that few rows fill, where nothing or next to nothing was counted."""
+
+    def make():
+        rng = np.random.default_rng(0)
+        x, w = features(rng, num_rows, dim), 0.3 * rng.normal(size=dim)
+        dummies = np.zeros((num_rows, len(rare)), np.float32)
+        for column, count in enumerate(rare):
+            dummies[rng.choice(num_rows, count, replace=False), column] = 1
+        y = rng.poisson(np.exp(x @ w - 5 * dummies.sum(axis=1))).astype(np.float32)
+
+        near = np.append(w, -np.ones(len(rare)))
+        return Problem(poisson_likelihood, {"x": np.c_[x, dummies], "y": y}, batch_size, near, skewed=True)
 
     return make
 
@@ -124,6 +162,7 @@ def mapped_logistic(num_rows, batch_size, dim=20):
 
     def make():
         folder = Path(tempfile.mkdtemp(prefix="steinflow-big-data-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
         rng = np.random.default_rng(0)
         w = rng.normal(size=dim)
         files = {name: folder / f"{name}.npy" for name in "xy"}
@@ -170,6 +209,8 @@ PROBLEMS = {
     "Poisson, 10^6 rows": poisson(10**6, 500),
     "linear, unknown noise, 10^6 rows": linear(10**6, 500),
     "softmax of 7 classes, 10^6 rows": softmax(10**6, 500),
+    "logistic, separated columns, 10^5 rows": separated(10**5, 500),
+    "Poisson, rare columns, 10^5 rows": rare_counts(10**5, 500),
     "Covertype": covertype(500),
     "Covertype, all columns of sd 1": covertype(500, all_scaled=True),
 }
@@ -185,8 +226,19 @@ def problem_of(name):
     return {**PROBLEMS, **SMALL}[name]()
 
 
+def kept(name, compute, *arguments):
+    """Return the figures of that name, from their file if it is there."""
+    return benchmarks.kept.kept(RESULTS / f"{name}.json", compute, *arguments)
+
+
 @functools.cache
 def truth(name):
+    """Return mean and sds of the posterior."""
+    mean, sds = kept(f"truth {name}", lambda: [part.tolist() for part in computed_truth(name)])
+    return np.array(mean), np.array(sds)
+
+
+def computed_truth(name):
     """Return mean and sds of the posterior: Newton's mode and Laplace's covariance, in double precision.
 
     The mean is off the mode by half of the covariance times the third derivatives' trace with it, the leading term of
