@@ -70,6 +70,22 @@ def test_the_library_loads_nothing_optional():
     assert not set(found) & {"scipy.stats", "scipy.optimize", "scipy.special"}  # most of a second
 
 
+def test_the_command_line_loads_what_every_command_needs_and_no_more():
+    loaded = "import sys, steinflow.cli.app; print(*sys.modules)"
+    found = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout.split()
+    assert "sklearn" in found
+    assert not set(found) & {
+        "arviz",
+        "formulae",
+        "matplotlib",
+        "numpyro",
+        "optax",
+        "plotly",
+        "sklearn.calibration",
+        "xarray",
+    }
+
+
 def test_methods_ask_flat_targets_and_not_the_classes_behind_them():
     asking = r"\btarget\.source\b|isinstance\([^)]*\bPosterior\b"
     assert [path.name for path in (PACKAGE / "methods").rglob("*.py") if re.search(asking, path.read_text())] == []

@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import itertools
 import os
 from collections.abc import Callable
 from importlib.metadata import version
@@ -17,6 +18,7 @@ from steinflow.typing import PyTree
 _LEVEL, _EMITTERS = "xla_backend_optimization_level", "xla_cpu_use_fusion_emitters"
 _REPAYS = 3e9  # numbers from which on a run repays better code, which takes a second longer to compile
 _MAPS, _MOST_MAPS = Path("/proc/self/maps"), 40_000
+_EVERY, _CALLS = 10, itertools.count()  # runs, of which one counts the maps
 
 
 class Rest:
@@ -104,9 +106,9 @@ def make_room() -> None:
     """Forget what was compiled before there is too much of it.
 
     A program is mapped into memory some hundred times, and Linux allows a process 65,530 maps. Beyond, after about
-    eighty models, XLA would fail.
+    eighty models, XLA would fail. To count them takes milliseconds, and a few models more or less do not matter.
     """
-    if _MAPS.exists() and _MAPS.read_bytes().count(b"\n") > _MOST_MAPS:
+    if next(_CALLS) % _EVERY == 0 and _MAPS.exists() and _MAPS.read_bytes().count(b"\n") > _MOST_MAPS:
         for program in _PROGRAMS:
             program.forget()
         gc.collect()

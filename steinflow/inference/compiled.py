@@ -10,7 +10,7 @@ import numpy as np
 from steinflow.devices import sharding
 from steinflow.devices.compilation import Program, compiled, split
 from steinflow.inference.plan import Plan
-from steinflow.inference.views import NOISE, Noise, View, noise_of, viewed
+from steinflow.inference.views import NOISE, Noise, View, metrics_of, noise_of, viewed
 from steinflow.methods.base import Time
 from steinflow.results.measures import WATCHED
 from steinflow.targets.anchors import Anchor
@@ -30,6 +30,8 @@ class Run:
     def __init__(self, plan: Plan):
         self._parts, self._noisy, self._method = split(plan.placed()), plan.target.noisy, plan.method
         self._num_steps, self._chosen = int(plan.num_steps), {}
+        self._asked_for_more = bool(plan.record) or plan.target.noisy
+        self._knows_log_density = plan.target.knows_log_density
 
     def init(self, particles: Particles, num_steps: int, key: PRNGKeyArray) -> Any:
         """Return the state to start from."""
@@ -51,7 +53,12 @@ class Run:
         return self._method.done(sharding.bring_home(state))
 
     def watch(self, state, step: int, block: Block | None, anchor: Anchor | None = None) -> dict[str, PyTree]:
-        """Return what the history records now."""
+        """Return what the history records now; nothing is computed anew where the state knows it."""
+        seen = None if self._asked_for_more else self._method.seen(sharding.bring_home(state))
+        if seen is not None:
+            finite = np.all(np.isfinite(seen.scores), axis=1)
+            finite &= np.isfinite(seen.log_densities) | (not self._knows_log_density)
+            return metrics_of(seen.particles, np.where(finite[:, None], seen.scores, 0), finite)
         view = self._view(_view, state, step, block, anchor)
         return jax.tree.map(np.asarray, {**view.metrics(), **view.records})
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from steinflow.devices import sharding
 from steinflow.devices.arrays import as_array
+from steinflow.devices.threads import threads_for
 from steinflow.inference.plan import Plan
 from steinflow.methods.base import Draws
 from steinflow.methods.svgd.metrics import Cloud
@@ -64,13 +65,21 @@ class View(eqx.Module):
     def metrics(self) -> dict[str, Array | np.ndarray | np.floating]:
         """Return what is watched in every run."""
         draws, weights = self.draws, _weights(self.draws)
-        sample = slice(None, None, -(-len(draws.particles) // _KSD_PARTICLES))
-        shares = None if weights is None else _normalised(weights[sample])
-        particles, scores = (np.asarray(array)[sample] for array in (draws.particles, self.scores))
-        found = watched(particles, scores, shares)
-        finite = np.mean(np.asarray(self.finite)[_is_draw(draws)])
+        finite = np.asarray(self.finite)[_is_draw(draws)]
+        found = metrics_of(np.asarray(draws.particles), np.asarray(self.scores), finite, weights)
         noise = {name: value for name in NOISE if (value := getattr(self, name)) is not None}
-        return {**found, **noise, "finite": finite, **({} if weights is None else {"weights": weights})}
+        return {**found, **noise, **({} if weights is None else {"weights": weights})}
+
+
+def metrics_of(
+    particles: np.ndarray, scores: np.ndarray, finite: np.ndarray, weights: np.ndarray | None = None
+) -> dict[str, np.ndarray | np.floating]:
+    """Return what is watched of particles whose scores are zero where they are not finite."""
+    sample = slice(None, None, -(-len(particles) // _KSD_PARTICLES))
+    shares = None if weights is None else _normalised(weights[sample])
+    x, s = particles[sample], scores[sample]
+    with threads_for(len(x) * x.size):
+        return {**watched(x, s, shares), "finite": np.mean(finite)}
 
 
 class Noise(eqx.Module):

@@ -47,6 +47,14 @@ class Draws(eqx.Module):
     metrics: dict[str, Array] = eqx.field(default_factory=dict)
 
 
+class Seen(NamedTuple):
+    """What the last step saw, as NumPy's arrays: where all particles are, with their log densities and scores."""
+
+    particles: np.ndarray
+    log_densities: np.ndarray
+    scores: np.ndarray
+
+
 class Settled(NamedTuple):
     """The end of a run.
 
@@ -89,6 +97,10 @@ class Method(eqx.Module):
     def done(self, state: Any) -> bool:
         """Say whether more steps would add nothing; asked on the host at every record."""
         return False
+
+    def seen(self, state: Any) -> Seen | None:
+        """Return what the last step saw, where the state keeps it: whoever watches need not take the scores again."""
+        return None
 
     def settle(self, target: FlatTarget, state: Any) -> Settled:
         """Return the state to end a run with, here the last one.

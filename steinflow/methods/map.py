@@ -1,16 +1,17 @@
 """The mode: gradient ascent from every particle (SVGD with one particle, from several starts); the best one wins."""
 
-from typing import Any
+import functools
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 
 from steinflow.methods.base import Draws, Method, need_climbable, need_log_density
 from steinflow.typing import Array, Particles
 
-_ADAM = optax.adam(1.0)  # one object for all, so that a second fit does not compile again
+if TYPE_CHECKING:
+    import optax
 
 
 class MAPState(eqx.Module):
@@ -40,7 +41,7 @@ class MAP(Method):
         if len(particles) > 1:
             need_log_density(target, "MAP from several starts")
         heights = jnp.full(len(particles), -jnp.inf, particles.dtype)
-        return MAPState(particles, heights, _ADAM.init(particles))
+        return MAPState(particles, heights, _adam().init(particles))
 
     def step(self, target, state, batch, *, time, key):
         x = state.particles
@@ -49,7 +50,7 @@ class MAP(Method):
         heights = jnp.where(jnp.isfinite(state.heights), 0.9 * state.heights + 0.1 * log_densities, log_densities)
         scores = jnp.where(jnp.isfinite(scores), scores, 0.0)
         with jax.numpy_dtype_promotion("standard"):  # optax counts steps in ints and multiplies them with floats
-            updates, optimizer_state = _ADAM.update(-scores, state.optimizer_state)
+            updates, optimizer_state = _adam().update(-scores, state.optimizer_state)
         assert isinstance(updates, jax.Array)
         size = self.step_size * 0.5 * (1 + jnp.cos(jnp.pi * time.fraction))
         moved = x + size.astype(x.dtype) * updates
@@ -58,3 +59,10 @@ class MAP(Method):
     def draws(self, target, state, *, key):
         best = jnp.argmax(jnp.where(jnp.isfinite(state.heights), state.heights, -jnp.inf))
         return Draws(state.particles[best][None])
+
+
+@functools.cache  # one object for all, so that a second fit does not compile again
+def _adam() -> "optax.GradientTransformation":
+    import optax
+
+    return optax.adam(1.0)

@@ -16,7 +16,6 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
 
 from steinflow.methods.base import Draws, Method, need_climbable, need_log_density, refuse_minibatches
 from steinflow.targets.flat import FlatTarget
@@ -149,6 +148,8 @@ def _log_kernels(means, variances):
 
 def minimise(function, x: Array, max_iterations: int) -> Array:
     """Return the minimum that L-BFGS finds from x."""
+    import optax  # it takes a tenth of a second
+
     solver = optax.lbfgs(memory_size=10)
     value_and_gradient = optax.value_and_grad_from_state(function)
     tolerance = jnp.sqrt(jnp.finfo(x.dtype).eps) * 0.1

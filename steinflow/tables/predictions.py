@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from sklearn.calibration import calibration_curve
 from sklearn.metrics import accuracy_score, confusion_matrix, r2_score, root_mean_squared_error
 
 from steinflow.estimators import SteinClassifier
@@ -126,6 +125,8 @@ def evaluate(estimator: Estimator, X: np.ndarray, y: np.ndarray) -> dict[str, An
 
 def about_classes(probabilities: np.ndarray, codes: np.ndarray) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return metrics, calibration and confusion of the probabilities of classes."""
+    from sklearn.calibration import calibration_curve  # it loads much of scikit-learn
+
     num_classes = probabilities.shape[1]
     guess = np.argmax(probabilities, axis=1)
     # Two classes: how often the second one comes true. More: how often the first guess does.

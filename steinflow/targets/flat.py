@@ -248,6 +248,11 @@ class FlatTarget(eqx.Module):
         """Return particles in the user's space as rows of a matrix."""
         return jax.vmap(lambda params: ravel_pytree(self.source.unconstrain(params))[0])(particles)
 
+    @property
+    def is_free(self) -> bool:
+        """Whether users see the numbers that methods see: no parameter is constrained, and none is derived."""
+        return _is_free(self.source)
+
     def to_user(self, particles: Particles) -> Params:
         """Return the particles in the user's space and structure, with a leading axis."""
         return jax.vmap(lambda x: self.source.constrain(self.unravel(x)))(particles)
@@ -282,7 +287,7 @@ def flatten(target: Target | Callable[[Params], Scalar], particles: Params) -> t
             f"got shapes {[leaf.shape for leaf in leaves][:10]}. A single particle x goes in as x[None], and nested "
             "lists of numbers as np.array(x)."
         )
-    free = isinstance(target, ConstrainedTarget) and target.constraints is None  # then there is nothing to compile
+    free = _is_free(target)  # then there is nothing to compile
     unconstrained = jax.vmap(target.unconstrain)(particles) if free else _unconstrained(*split(target), particles)
     return _raveled(target, unconstrained)
 
@@ -295,6 +300,10 @@ def from_prior(target: Target, num_particles: int, *, key: PRNGKeyArray) -> tupl
         ValueError: if there is no prior, or draws lie outside of the constraints or of what floats hold.
     """
     return _raveled(target, _drawn(*split(target), num_particles, key))
+
+
+def _is_free(target: Target) -> bool:
+    return isinstance(target, ConstrainedTarget) and target.constraints is None
 
 
 @compiled(once=True)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from steinflow.methods.svgd.frames import Frame
-from steinflow.methods.svgd.recollection import Recollection, drift_of, lost_chains
+from steinflow.methods.svgd.recollection import Path, Recollection, drift_of, lost_chains
 from steinflow.typing import Array, Particles, Scalar
 
 _STATES = 4000  # of all particles together; enough for a tail, little beside the rest
@@ -140,10 +140,11 @@ class Trajectory(eqx.Module):
         return jnp.where(self.count < last, self.count, slot_of(self.count, (self.count + 1).astype(jnp.float32), last))
 
     def recalled(self) -> Recollection:
-        """Return what there is to work with on the host, in double precision and in the order of time."""
-        in_time = np.argsort(np.asarray(self.steps)[: min(int(self.count), len(self.states) - 1)])
+        """Return what there is to work with on the host, in double precision."""
+        kept = slice(min(int(self.count), len(self.states) - 1))
         time = np.maximum(np.asarray(self.time, float), np.finfo(np.float32).tiny)
         sums = self.points, self.squares, self.pulls, self.products
+        path = self.steps, self.states, self.state_pulls, self.log_densities, self.durations
         return Recollection.of(
             int(self.count),
             float(self.blocked) / max(int(self.count) * len(time), 1),
@@ -151,10 +152,7 @@ class Trajectory(eqx.Module):
             time,
             *(np.asarray(total, float) / time[:, None] for total in sums),
             heights=np.asarray(self.heights, float),
-            states=np.asarray(self.states)[in_time],
-            state_pulls=np.asarray(self.state_pulls, float)[in_time],
-            log_densities=np.asarray(self.log_densities, float)[in_time],
-            durations=np.asarray(self.durations, float)[in_time],
+            path=Path(*(np.asarray(each)[kept] for each in path)),
         )
 
 

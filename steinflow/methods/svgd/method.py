@@ -24,7 +24,7 @@ import numpy as np
 
 from steinflow.devices.arrays import as_array
 from steinflow.devices.branches import either
-from steinflow.methods.base import Draws, Method, Settled, need_climbable
+from steinflow.methods.base import Draws, Method, Seen, Settled, need_climbable
 from steinflow.methods.svgd.arrival import astray, has_arrived, homes, shortened
 from steinflow.methods.svgd.exploration import Exploration, Microcanonical
 from steinflow.methods.svgd.frames import Frame
@@ -236,6 +236,13 @@ class SVGD(Method):
             for k, end, memory in zip(known, found, memories, strict=False):
                 ends[k] = _at_the_end(states[k], *end, memory, memory.moments())
         return ends
+
+    def seen(self, state):
+        if state.journey is None:
+            return None
+        footing = state.journey.footing
+        found = Seen(*map(np.asarray, (footing.particles, footing.log_densities, footing.scores)))
+        return None if np.all(np.isnan(found.scores)) else found  # as long as scouts look elsewhere
 
     def done(self, state):
         recalled = _recalled(state)

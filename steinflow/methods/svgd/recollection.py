@@ -36,6 +36,7 @@ from steinflow.stein.geometry import even_sample
 _FEWEST = 50  # steps before the chains can say whether they agree
 _ONE_MODE = 1.2  # R-hat up to which nobody looks for modes
 _PRECISE, _MIXED = 0.01, 1.05  # error of mean and sd in sds, that of 10,000 draws; R-hat
+_CLAIMED = 0.02  # sds: no verdict says that a mean is closer
 _CHANCE = (
     4.42  # sds of a normal: chance goes further once in 100,000, or in one run of a hundred with 1,000 coordinates
 )
@@ -59,6 +60,30 @@ class Moments(NamedTuple):
         return cls(np.mean(states, axis=0), np.std(states, axis=0), error, error / 2**0.5)
 
 
+class Path(NamedTuple):
+    """Some of the states on the way of all chains, in any order: every array has the shape (m, n, ...).
+
+    Attributes:
+        steps: which of all steps these are, of shape (m,).
+        states: in the particles' own coordinates.
+        pulls: there, in the coordinates of the frame.
+        log_densities: there.
+        durations: how long the particles stayed there.
+    """
+
+    steps: np.ndarray
+    states: np.ndarray
+    pulls: np.ndarray
+    log_densities: np.ndarray
+    durations: np.ndarray
+
+    def in_time(self) -> "Path":
+        """Return it in the order of time, all but the states in double precision."""
+        order = np.argsort(self.steps)
+        pulls, log_densities, durations = (np.asarray(each, float)[order] for each in self[2:])
+        return Path(self.steps[order], self.states[order], pulls, log_densities, durations)
+
+
 @dataclasses.dataclass(frozen=True)
 class Recollection:
     """Averages over the way of every chain that counts, in the coordinates of the frame, and some of its states.
@@ -67,70 +92,81 @@ class Recollection:
         count: the number of steps.
         blocked: the share of moves that were not made, because the density ends there.
         frame: the coordinates; NumPy's arrays go through it as JAX's do.
-        shares: of every chain in the time of all; together 1.
+        time: that every chain took.
+        home: which chains count; the others are lost.
+        shares: of every chain that counts in the time of all of them; together 1.
         points: the average of u, one row per chain.
         squares: that of u^2.
         pulls: that of g.
         products: that of u g.
-        states: some of the states, in the particles' own coordinates and in the order of time, shape (m, n, d). They
-            count equally: those where a particle stayed long come several times.
-        state_pulls: the pulls there, in the coordinates of the frame.
-        log_densities: there.
-        lost: how many chains do not count.
-        drift: by how many sds the mean of a coordinate moved from the first half of the way to the second.
+        path: some states of all chains.
     """
 
     count: int
     blocked: float
     frame: Any
+    time: np.ndarray
+    home: np.ndarray
     shares: np.ndarray
     points: np.ndarray
     squares: np.ndarray
     pulls: np.ndarray
     products: np.ndarray
-    states: np.ndarray
-    state_pulls: np.ndarray
-    log_densities: np.ndarray
-    lost: int = 0
-    drift: float = 0.0
+    path: Path
 
     @classmethod
-    def of(
-        cls,
-        count,
-        blocked,
-        frame,
-        time,
-        points,
-        squares,
-        pulls,
-        products,
-        heights,
-        states,
-        state_pulls,
-        log_densities,
-        durations,
-    ) -> "Recollection":
-        """Return it without the chains that are lost, given the time of each, and how long it stayed at each state."""
-        stayed = durations / np.sum(durations, axis=0)
+    def of(cls, count, blocked, frame, time, points, squares, pulls, products, heights, path) -> "Recollection":
+        """Return it without the chains that are lost, given the time of each."""
         home = ~lost_chains(heights, squares - points**2)
-        shares = np.where(home, time, 0.0) / np.sum(time[home])
-        late = np.arange(len(states)) >= len(states) // 2
-        drift = float(drift_of(np.asarray(frame.points(states[:, home]), float), stayed[:, home], late))
+        shares = time[home] / np.sum(time[home])
+        points, squares, pulls, products = (each[home] for each in (points, squares, pulls, products))
+        return cls(count, blocked, frame, time, home, shares, points, squares, pulls, products, path)
+
+    @property
+    def states(self) -> np.ndarray:
+        """Some of the states, in the particles' own coordinates and in the order of time, of shape (m, n, d).
+
+        They count equally: those where a particle stayed long come several times.
+        """
+        return self._evenly[0]
+
+    @property
+    def state_pulls(self) -> np.ndarray:
+        """The pulls at these states, in the coordinates of the frame."""
+        return self._evenly[1]
+
+    @property
+    def log_densities(self) -> np.ndarray:
+        """The log densities at these states."""
+        return self._evenly[2]
+
+    @functools.cached_property
+    def _evenly(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        path, shares = self.path.in_time(), np.where(self.home, self.time, 0.0) / np.sum(self.time[self.home])
+        stayed = path.durations / np.sum(path.durations, axis=0)
         chosen = even_sample(stayed.size, stayed.size, (stayed * shares).T.ravel())
-        states, state_pulls, log_densities = (_taken(each, chosen) for each in (states, state_pulls, log_densities))
-        shares, points, squares, pulls, products = (each[home] for each in (shares, points, squares, pulls, products))
-        lost = int(np.sum(~home))
-        sums = shares, points, squares, pulls, products
-        return cls(count, blocked, frame, *sums, states, state_pulls, log_densities, lost, drift)
+        return _taken(path.states, chosen), _taken(path.pulls, chosen), _taken(path.log_densities, chosen)
+
+    @functools.cached_property
+    def drift(self) -> float:
+        """By how many sds the mean of a coordinate moved from the first half of the way to the second."""
+        path, late = self.path.in_time(), np.arange(len(self.path.steps)) >= len(self.path.steps) // 2
+        stayed = (path.durations / np.sum(path.durations, axis=0))[:, self.home]
+        return float(drift_of(np.asarray(self.frame.points(path.states[:, self.home]), float), stayed, late))
+
+    @property
+    def lost(self) -> int:
+        """How many chains do not count."""
+        return int(np.sum(~self.home))
 
     @property
     def enough(self) -> bool:
         """Whether the moments are as precise as those of 10,000 independent draws, and the chains agree."""
-        if self.count < _FEWEST or self.mixing() >= _MIXED or self.drift > 0:
+        if self.count < _FEWEST or self.mixing() >= _MIXED:
             return False
-        findings = self.findings(self.moments())
-        return max(findings["mean_error"], findings["sd_error"]) < _PRECISE
+        moments = self.moments()  # before the drift, for which all states are looked at
+        precise = max(self.mean_error(moments), float(np.max(moments.sd_error))) < _PRECISE
+        return precise and self.drift == 0
 
     @functools.cached_property
     def modes(self) -> Modes | None:
@@ -155,13 +191,13 @@ class Recollection:
     def best_moments(self) -> Moments:
         """The same, with the means of control functionals in the coordinates in which these are far more precise.
 
-        They take a moment, and are not tried where all means are precise enough. They need scores: where there are no
-        more particles than dimensions, the pulls are none. Where the density ends at an edge, their identity does not
-        hold. Separated modes are weighed by their mass. And where the two means differ by more than chance, the scores
-        are not those of what the particles have seen.
+        They take a moment, and are not tried where all means are as precise as any verdict says. They need scores:
+        where there are no more particles than dimensions, the pulls are none. Where the density ends at an edge, their
+        identity does not hold. Separated modes are weighed by their mass. And where the two means differ by more than
+        chance, the scores are not those of what the particles have seen.
         """
         found, (_, num_chains, dim) = self.moments(), self.states.shape
-        wanted = np.max(found.mean_error) > _PRECISE  # not where nothing is finite
+        wanted = np.max(found.mean_error) > _CLAIMED  # not where nothing is finite
         if not wanted or num_chains <= dim or self.blocked > 0 or self.modes is not None:
             return found
         u = np.asarray(self.frame.points(self.states), float)
@@ -215,10 +251,14 @@ class Recollection:
         """Say whether the modes look like one with its labels switched."""
         return self.modes is not None and self.modes.switch_labels(self.states.reshape(-1, self.states.shape[2]))
 
+    def mean_error(self, moments: Moments) -> float:
+        """Return the error of the mean, in sds, root mean square: by chance, and by a pull beyond chance."""
+        pull, error = self.pull()
+        return float(np.sqrt(np.mean(moments.mean_error**2) + np.mean(np.maximum(pull**2 - 4 * error**2, 0.0))))
+
     def findings(self, moments: Moments) -> dict[str, float]:
         """Return what the trajectory says about itself, for the verdict; R-hat is that within modes, where they are."""
-        (pull, pull_error), (dispersion, error) = self.pull(), self.dispersion()
-        drift = np.mean(np.maximum(pull**2 - 4 * pull_error**2, 0.0))  # beyond chance
+        dispersion, error = self.dispersion()
         low, high = np.argmin(dispersion), np.argmax(dispersion)
         return {
             "mixing": self.mixing() if self.modes is None else self.modes.mixing(),
@@ -226,8 +266,8 @@ class Recollection:
             "labels_switch": float(self.labels_switch()),
             "drift": self.drift,
             "blocked": self.blocked,
-            "lost": self.lost / (self.lost + len(self.points)),
-            "mean_error": float(np.sqrt(np.mean(moments.mean_error**2) + drift)),
+            "lost": self.lost / len(self.home),
+            "mean_error": self.mean_error(moments),
             "sd_error": float(np.max(moments.sd_error)),
             "dispersion": float(np.median(dispersion)),
             "dispersion_min": float(dispersion[low]),

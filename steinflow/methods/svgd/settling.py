@@ -37,6 +37,7 @@ import numpy as np
 
 from steinflow.devices.arrays import as_array
 from steinflow.devices.compilation import Program, compiled, split
+from steinflow.devices.threads import threads_for
 from steinflow.methods.svgd.recollection import Moments, Recollection
 from steinflow.stein.geometry import even_sample
 from steinflow.targets.flat import FlatTarget
@@ -77,13 +78,14 @@ def settled(target: FlatTarget, particles: np.ndarray, recalled: Recollection) -
 
     Beside them, the longest tail of what the user sees.
     """
-    draft = drafted(particles, recalled, recalled.best_moments)
-    points = draft.points
-    if len(particles) <= _MANY:
-        points = support_points(*_single(points, draft.states)).astype(float)
-    points = matched(shaped(points, draft.states), draft.moments, draft.correlations)
-    points, tail = as_seen(target, recalled, points, draft)
-    return _placed(particles, recalled, points), tail
+    with threads_for(len(particles) * recalled.states.size):
+        draft = drafted(particles, recalled, recalled.best_moments)
+        points = draft.points
+        if len(particles) <= _MANY:
+            points = support_points(*_single(points, draft.states)).astype(float)
+        points = matched(shaped(points, draft.states), draft.moments, draft.correlations)
+        points, tail = as_seen(target, recalled, points, draft)
+        return _placed(particles, recalled, points), tail
 
 
 def all_settled(
@@ -95,20 +97,23 @@ def all_settled(
     all states, without control functionals, which would take longer than all else.
     """
     moments, dtype = [each.moments() for each in recalled], particles[0].dtype
-    drafts = list(map(drafted, particles, recalled, moments))
+    with threads_for(len(particles[0]) * recalled[0].states.size):
+        drafts = list(map(drafted, particles, recalled, moments))
     support = [draft.points for draft in drafts]
     if len(particles[0]) <= _MANY:
         few = _stacked([_some(draft.states) for draft in drafts])
         support = np.asarray(_support_points_of_all(*_single(np.stack(support), few))).astype(float)
-    points = [
-        matched(shaped(x, draft.states), draft.moments, draft.correlations)
-        for x, draft in zip(support, drafts, strict=True)
-    ]
+    with threads_for(len(particles[0]) * recalled[0].states.size):
+        points = [
+            matched(shaped(x, draft.states), draft.moments, draft.correlations)
+            for x, draft in zip(support, drafts, strict=True)
+        ]
     frames, tails = [each.frame for each in recalled], [Tail()] * len(recalled)
-    first = as_array(frames[0].center + frames[0].moves(drafts[0].seen), dtype)
-    seen = np.asarray(_seen(*split(targets[0]), first))
-    if not np.array_equal(seen, first) and particles[0].size * seen.shape[1] <= _SLOPES:
-        points, tails = _as_seen_by_all(targets, frames, points, drafts, dtype)
+    if not targets[0].is_free:
+        first = as_array(frames[0].center + frames[0].moves(drafts[0].seen), dtype)
+        seen = np.asarray(_seen(*split(targets[0]), first))
+        if not np.array_equal(seen, first) and particles[0].size * seen.shape[1] <= _SLOPES:
+            points, tails = _as_seen_by_all(targets, frames, points, drafts, dtype)
     return list(zip(map(_placed, particles, recalled, points), tails, strict=True))
 
 
@@ -241,6 +246,8 @@ def as_seen(target: FlatTarget, recalled: Recollection, points: np.ndarray, draf
     In their own coordinates the points keep the moments of the trajectory. Beside them, the longest tail.
     """
     frame, dtype, parts = recalled.frame, recalled.states.dtype, split(target)
+    if target.is_free:
+        return as_wide(points, draft, frame), Tail()
     places = as_array(frame.center + frame.moves(draft.seen), dtype)
     seen = np.asarray(_seen(*parts, places), float)
     if np.array_equal(seen, places):

@@ -132,8 +132,23 @@ class Multiquadric(Radial):
         return False
 
     def profile(self, t):
-        root = jnp.sqrt(jnp.sqrt(1 + t))
-        return -root * root * root
+        return -_three_quarters(1 + t)
+
+
+@jax.custom_jvp
+def _three_quarters(u):
+    """Return u^(3/4), of which the derivative needs the same two roots; autodiff would divide by them once more."""
+    return u * _minus_a_quarter(u)
+
+
+@_three_quarters.defjvp
+def _three_quarters_jvp(primals, tangents):
+    (u,), (du,) = primals, tangents
+    return _three_quarters(u), 0.75 * _minus_a_quarter(u) * du
+
+
+def _minus_a_quarter(u):
+    return jnp.sqrt(jax.lax.rsqrt(u))
 
 
 def _with_derivative(profile, t):

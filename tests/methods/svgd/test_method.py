@@ -107,6 +107,18 @@ def test_a_run_ends_when_it_knows_enough():
     np.testing.assert_allclose(stopped.sd(), 1.0, rtol=0.1)
 
 
+def test_what_the_steps_have_seen_is_what_a_look_would_find():
+    """Watching takes no scores of its own; a run that records something does, in the same places."""
+    start = 3 + np.random.default_rng(0).standard_normal((20, 3)).astype(np.float32)
+    settings = {"particles": start, "num_steps": 100, "record_every": 10, "progress": False}
+    seen = sf.fit(normal_log_density, **settings).history
+    looked = sf.fit(normal_log_density, record={"first": lambda x: x[0]}, **settings).history
+    assert list(seen["step"]) == list(looked["step"])
+    assert len(seen["step"]) == 10
+    for name in ("ksd", "dispersion", "dispersion_error", "mean_error", "finite"):
+        np.testing.assert_allclose(seen[name], looked[name], rtol=1e-4, atol=1e-5, err_msg=name)
+
+
 def moments(particles, mean, sd):
     """Error of the mean in sds, root mean square, and the smallest and largest ratio of the sds."""
     ratio = np.std(particles, axis=0) / sd

@@ -154,9 +154,9 @@ def test_switched_labels_have_a_name(left, right, switched):
     centers = np.where(np.arange(NUM)[:, None] < NUM // 2, np.asarray(left), np.asarray(right))
     noise = 0.3 * rng.standard_normal((80, NUM, DIM))
     states = jnp.asarray(centers + noise, jnp.float32)
-    memory = remembered(states, jnp.zeros_like(states), frame_around(np.zeros(DIM), np.eye(DIM)))
     log_densities = jnp.asarray(-0.5 * np.sum((noise / 0.3) ** 2, axis=2), jnp.float32)
-    recalled = dataclasses.replace(memory.recalled(), log_densities=np.asarray(log_densities, float))
+    recalled = remembered(states, jnp.zeros_like(states), frame_around(np.zeros(DIM), np.eye(DIM))).recalled()
+    recalled = dataclasses.replace(recalled, path=recalled.path._replace(log_densities=np.asarray(log_densities)))
     assert recalled.modes is not None
     assert recalled.modes.count == 2
     assert recalled.labels_switch() == switched
