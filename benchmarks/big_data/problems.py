@@ -91,7 +91,7 @@ def poisson(num_rows, batch_size, dim=6):
 
 
 def separated(num_rows, batch_size, dim=6, rare=(20, 50, 200)):
-    """Logistic regression with columns of 0 and 1 that few rows fill, all of one class: the prior alone ends the tail."""
+    """Logistic regression with columns of 0 and 1 that few rows fill, all of one class: skewed, with a tail."""
 
     def make():
         rng = np.random.default_rng(0)

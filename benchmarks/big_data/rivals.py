@@ -1,9 +1,10 @@
 """Other ways to the same posterior: how long each takes to the same accuracy, and how many rows it reads.
 
-That is a mean within 0.05 sds, root mean square over parameters, and every sd within 10%. All are stopped, by the truth, when they have come so far: nobody is charged for more, and nobody can do that without
-the truth. Our own default also runs to the end that it finds by itself. Those that need a step size are given one that
-nobody has: a part of the smallest true variance. Chains start near the true mean: NUTS an sd beside it, the others at
-it. Times are of the wall clock, without compilation.
+That is a mean within 0.05 sds, root mean square over parameters, and every sd within 10%. All are stopped, by the
+truth, when they have come so far: nobody is charged for more, and nobody can do that without the truth. Our own default
+also runs to the end that it finds by itself. Those that need a step size are given one that nobody has: a part of the
+smallest true variance. Chains start near the true mean: NUTS an sd beside it, the others at it. Times are of the wall
+clock, without compilation.
 """
 
 import functools

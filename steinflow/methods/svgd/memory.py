@@ -139,8 +139,8 @@ class Trajectory(eqx.Module):
         last = len(self.states) - 1
         return jnp.where(self.count < last, self.count, slot_of(self.count, (self.count + 1).astype(jnp.float32), last))
 
-    def recalled(self) -> Recollection:
-        """Return what there is to work with on the host, in double precision."""
+    def recalled(self, *, noisy: bool = False) -> Recollection:
+        """Return what there is to work with on the host, in double precision; `noisy` where steps saw minibatches."""
         kept = slice(min(int(self.count), len(self.states) - 1))
         time = np.maximum(np.asarray(self.time, float), np.finfo(np.float32).tiny)
         sums = self.points, self.squares, self.pulls, self.products
@@ -153,6 +153,7 @@ class Trajectory(eqx.Module):
             *(np.asarray(total, float) / time[:, None] for total in sums),
             heights=np.asarray(self.heights, float),
             path=Path(*(np.asarray(each)[kept] for each in path)),
+            noisy=noisy and int(self.count) > 1,
         )
 
 

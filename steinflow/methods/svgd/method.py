@@ -269,4 +269,6 @@ def _at_the_end(
 def _recalled(state: SVGDState) -> Recollection | None:
     """Return what the particles remember of their way, if anything."""
     journey = state.journey
-    return None if journey is None or not (journey.warm and journey.memory.count) else journey.memory.recalled()
+    if journey is None or not (journey.warm and journey.memory.count):
+        return None
+    return journey.memory.recalled(noisy=bool(journey.heat > 0))

@@ -19,6 +19,10 @@ $$\frac1T \sum_t \log p(x_t) + \sum_k \log \mathrm{sd}_k,$$
 up to a constant, and what lies far below the best of the others is lost: in a mode without mass, or on a plateau that
 it will leave in a thousand steps more.
 
+What a minibatch adds to the scores, it adds to those of all chains at once: their scatter does not show it. How much
+that is, averages over all chains say, step by step: they vary by more than the scatter of the chains explains. A
+control is trusted the less for it.
+
 All is host work, in NumPy.
 """
 
@@ -100,6 +104,7 @@ class Recollection:
         pulls: that of g.
         products: that of u g.
         path: some states of all chains.
+        noisy: whether steps saw minibatches, and more than one.
     """
 
     count: int
@@ -113,14 +118,15 @@ class Recollection:
     pulls: np.ndarray
     products: np.ndarray
     path: Path
+    noisy: bool
 
     @classmethod
-    def of(cls, count, blocked, frame, time, points, squares, pulls, products, heights, path) -> "Recollection":
+    def of(cls, count, blocked, frame, time, points, squares, pulls, products, heights, path, noisy) -> "Recollection":
         """Return it without the chains that are lost, given the time of each."""
         home = ~lost_chains(heights, squares - points**2)
         shares = time[home] / np.sum(time[home])
         points, squares, pulls, products = (each[home] for each in (points, squares, pulls, products))
-        return cls(count, blocked, frame, time, home, shares, points, squares, pulls, products, path)
+        return cls(count, blocked, frame, time, home, shares, points, squares, pulls, products, path, noisy)
 
     @property
     def states(self) -> np.ndarray:
@@ -180,12 +186,27 @@ class Recollection:
     def moments(self, *, controlled: bool = True) -> Moments:
         """Return the moments of all states in the coordinates of the frame, with or without control variates."""
         points, average = self.points, _controlled if controlled else _plain
-        mean, mean_error = average(self.shares, points, self.pulls)
+        of_pulls, of_products = self.chance_of_batches
+        mean, mean_error = average(self.shares, points, self.pulls, of_pulls)
         about = self.squares - 2 * points * mean + mean**2
-        variance, variance_error = average(self.shares, about, self.products - mean * self.pulls + 1)
+        variance, variance_error = average(self.shares, about, self.products - mean * self.pulls + 1, of_products)
         variance = np.maximum(variance, np.finfo(np.float32).tiny)
         sd = np.sqrt(variance)
         return Moments(mean, sd, mean_error / sd, 0.5 * variance_error / variance)
+
+    @functools.cached_property
+    def chance_of_batches(self) -> tuple[np.ndarray, np.ndarray]:
+        """What minibatches add to the variances of the average pull, and of its product with the point."""
+        if not self.noisy:
+            return np.zeros(self.pulls.shape[1]), np.zeros(self.pulls.shape[1])
+        u, g = self._kept()
+        of_pulls, of_products = map(_shared_variance, (g, (u - self.shares @ self.points) * g))
+        return of_pulls / self.count, of_products / self.count
+
+    def _kept(self):
+        """Return the kept states of chains that count, and the pulls there, in the coordinates of the frame."""
+        u = self.frame.points(self.path.states[:, self.home])
+        return np.asarray(u, float), np.asarray(self.path.pulls[:, self.home], float)
 
     @functools.cached_property
     def best_moments(self) -> Moments:
@@ -194,11 +215,12 @@ class Recollection:
         They take a moment, and are not tried where all means are as precise as any verdict says. They need scores:
         where there are no more particles than dimensions, the pulls are none. Where the density ends at an edge, their
         identity does not hold. Separated modes are weighed by their mass. And where the two means differ by more than
-        chance, the scores are not those of what the particles have seen.
+        chance, the scores are not those of what the particles have seen. The scores of minibatches are wrong for all
+        chains at once, whose scatter is then not the error.
         """
         found, (_, num_chains, dim) = self.moments(), self.states.shape
         wanted = np.max(found.mean_error) > _CLAIMED  # not where nothing is finite
-        if not wanted or num_chains <= dim or self.blocked > 0 or self.modes is not None:
+        if not wanted or self.noisy or num_chains <= dim or self.blocked > 0 or self.modes is not None:
             return found
         u = np.asarray(self.frame.points(self.states), float)
         mean, error = functionals.average(u, self.state_pulls, u)
@@ -229,17 +251,29 @@ class Recollection:
         variance = 0.5 * twice(u**2, u**2) - covariance**2
         slope = shared / np.maximum(control_variance, 1e-30)
         explained = slope * shared / np.maximum(variance, 1e-30)
+        if self.noisy:
+            by_chance = control_variance / len(u)
+            explained *= by_chance / np.maximum(by_chance + self._chance_of_products(control_variance), 1e-30)
         covariance -= explained * slope * (control + np.eye(dim))
         sds = np.sqrt(np.maximum(np.diag(covariance), 1e-30))
         return covariance / sds[:, None] / sds
 
+    def _chance_of_products(self, variance):
+        """Return what minibatches add to the variances of averages of (u_i g_j + u_j g_i) / 2 over the kept states."""
+        u, g = self._kept()
+        u = u - self.shares @ self.points
+        products = [(a.T @ b + b.T @ a) / (2 * len(a)) for a, b in zip(u, g, strict=True)]
+        return np.maximum(np.var(products, axis=0, ddof=1) - variance / u.shape[1], 0.0) / len(products)
+
     def pull(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the average pull in every coordinate, zero under the target, and its standard error."""
-        return _plain(self.shares, self.pulls)
+        pull, error = _plain(self.shares, self.pulls)
+        return pull, np.sqrt(error**2 + self.chance_of_batches[0])
 
     def dispersion(self) -> tuple[np.ndarray, np.ndarray]:
         """Return -E[(u - mean) g] in every coordinate, one under the target, and its standard error."""
-        return _plain(self.shares, self.shares @ self.points * self.pulls - self.products)
+        dispersion, error = _plain(self.shares, self.shares @ self.points * self.pulls - self.products)
+        return dispersion, np.sqrt(error**2 + self.chance_of_batches[1])
 
     def mixing(self) -> float:
         """Return the worst R-hat of any coordinate: 1 where every chain has seen what all have seen."""
@@ -335,22 +369,31 @@ def _taken(states, chosen):
     return np.swapaxes(by_chain.reshape(-1, *states.shape[2:])[chosen].reshape(by_chain.shape), 0, 1)
 
 
-def _plain(shares, values, control=None):
+def _shared_variance(values):
+    """Return the variance of what all chains (m, n, d) share at a step, which is not the same at all steps."""
+    scatter = np.mean(np.var(values, axis=1), axis=0) / values.shape[1]
+    return np.maximum(np.var(np.mean(values, axis=1), axis=0, ddof=1) - scatter, 0.0)
+
+
+def _plain(shares, values, control=None, shared=None):
     """Return the mean of what all chains say, and its standard error: that of a ratio of two sums over the chains."""
     mean = shares @ values
     return mean, np.sqrt(shares**2 @ (values - mean) ** 2)
 
 
-def _controlled(shares, values, control):
+def _controlled(shares, values, control, shared):
     """The same less what `control`, whose expectation is zero under the target, explains, as far as it is trusted.
 
     That is as far as it explains anything (R²). And where its own mean is further from zero than chance puts it, it
-    tells of the length of the steps rather than of chance; on a Gaussian, where R² is 1, it cannot.
+    tells of the length of the steps rather than of chance; on a Gaussian, where R² is 1, it cannot. `shared` is the
+    variance that all chains have in common, and values have not.
     """
     mean, control_mean = shares @ values, shares @ control
     v, c = values - mean, control - control_mean
     variance = np.maximum(shares**2 @ c**2, 1e-30)
     slope = shares**2 @ (v * c) / variance
     explained = slope**2 * variance / np.maximum(shares**2 @ v**2, 1e-30)
-    bias = (1 - explained) * np.maximum(control_mean**2 - variance, 0.0)
-    return _plain(shares, values - explained * variance / (variance + bias) * slope * control)
+    bias = (1 - explained) * np.maximum(control_mean**2 - variance - shared, 0.0)
+    slope = explained * variance / (variance + bias + shared) * slope
+    mean, error = _plain(shares, values - slope * control)
+    return mean, np.sqrt(error**2 + slope**2 * shared)

@@ -47,6 +47,30 @@ def test_a_control_that_is_off_by_more_than_chance_is_not_trusted(gaussian):
     np.testing.assert_allclose(controlled.sd[1:], 1.0, rtol=1e-3)  # those that are not off are exact, as ever
 
 
+def test_what_all_chains_share_is_part_of_the_error(gaussian):
+    """Each step has a batch, whose error of curvature all chains see: their scatter does not show it."""
+    states, scores, mean, covariance = gaussian
+    frame = frame_around(mean, covariance)
+    off, blind, told = np.array([0.5, 0.0, 0.0]), [], []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        pulls = np.asarray(frame.scores(scores)) * (1 + off * rng.standard_normal((len(states), 1, 1)))
+        memory = remembered(states, jnp.asarray(pulls @ frame.inverse, jnp.float32), frame)
+        blind.append(memory.recalled().moments())
+        told.append(memory.recalled(noisy=True).moments())
+        _, error = memory.recalled(noisy=True).dispersion()
+        assert 0.5 < error[0] / (0.5 / len(states) ** 0.5) < 1.5
+    errors, claimed = (
+        [np.sqrt(np.mean([number(each) ** 2 for each in found])) for found in (blind, told)]
+        for number in (lambda each: each.sd[0] - 1, lambda each: each.sd_error[0])
+    )
+    assert errors[0] > 1.3 * claimed[0]
+    assert 0.5 < errors[1] / claimed[1] < 1.1
+    assert errors[1] < errors[0]
+    for each in told:  # the other coordinates are as exact as ever
+        np.testing.assert_allclose(each.sd[1:], 1.0, rtol=2e-3)
+
+
 def test_correlations_are_exact_on_gaussians(gaussian):
     """In the true coordinates nothing is correlated, whatever 2,000 states say; without scores these are believed."""
     states, scores, mean, covariance = gaussian
