@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from steinflow.stein import kernels
+
 PACKAGE = Path(__file__).parents[1] / "steinflow"
 ORDER = """
     typing devices targets stein methods results inference models estimators tables __init__ paper cli __main__
@@ -89,3 +91,10 @@ def test_the_command_line_loads_what_every_command_needs_and_no_more():
 def test_methods_ask_flat_targets_and_not_the_classes_behind_them():
     asking = r"\btarget\.source\b|isinstance\([^)]*\bPosterior\b"
     assert [path.name for path in (PACKAGE / "methods").rglob("*.py") if re.search(asking, path.read_text())] == []
+
+
+def test_nobody_asks_which_kernel_it_is():
+    """A kernel brings its Stein direction and its Stein matrix with it."""
+    asking = re.compile(rf"isinstance\([^)]*\b(?:{'|'.join(kernels.__all__)})\b")
+    others = (path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE / "stein" / "kernels")
+    assert [path.name for path in others if asking.search(path.read_text())] == []

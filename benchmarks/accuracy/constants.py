@@ -87,7 +87,6 @@ PLACES = {
     "control functionals: states": ("functionals._FITTED",),
     "control functionals: ridge": ("functionals._RIDGE",),
     "iterations of support points": ("settling._ITERATIONS",),
-    "longest stretch": ("settling._STRETCH",),
     "steps of Gauss-Newton": ("settling._NEWTON_STEPS",),
 }
 RATIOS = {  # halved and doubled is what they exceed 1 by

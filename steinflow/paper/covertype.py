@@ -18,6 +18,7 @@ from steinflow.paper import covertype_page, datasets
 from steinflow.paper.authors import large_start
 from steinflow.paper.fits import DEFAULT, PAPER, fit, paper_svgd
 from steinflow.paper.parts import Experiment, Part
+from steinflow.typing import PRNGKeyArray
 
 _TUNING_SPLIT = 1_000_000  # the seed of a split that is not one of the trials
 
@@ -99,8 +100,8 @@ def _split(trial: int, max_rows: int | None, batch_size: int):
     return model, (jnp.asarray(test[0]), jnp.asarray(test[1], jnp.float32))
 
 
-def _start(model, name: str, num_particles: int, key: int):
-    keys = jax.random.split(jax.random.key(key), num_particles)
+def _start(model, name: str, num_particles: int, key: PRNGKeyArray):
+    keys = jax.random.split(key, num_particles)
     particles = jax.vmap(functools.partial(large_start, model))(keys)
     if name == "DSVI":  # its authors start q at the origin
         return jax.tree.map(jnp.zeros_like, particles)
@@ -131,13 +132,13 @@ def _weights(particles):
 def _curve(name, step_size, trial, config, *, num_particles, num_steps, record_every) -> dict:
     """Run a method; return its figures on the test rows on the way."""
     model, (X, y) = _split(trial, config.max_rows, config.batch_size)
-    seed = trial % 1000
+    start_key, key = jax.random.split(jax.random.key(trial % 1000))
     result = fit(
         model,
         _method(name, step_size, model.data.num_rows),
-        particles=_start(model, name, num_particles, seed),
+        particles=_start(model, name, num_particles, start_key),
         num_steps=num_steps,
-        key=seed,
+        key=key,
         record={"w": _weights},  # the same function in all trials, so that they share compiled code
         record_every=record_every,
     )

@@ -6,6 +6,7 @@ from typing import Any
 import optax
 
 import steinflow as sf
+from steinflow.typing import PRNGKeyArray
 
 PAPER, DEFAULT = "SVGD, as in the paper", "steinflow default"
 COLORS = {
@@ -27,7 +28,7 @@ def fit(
     method: sf.Method | None,
     *,
     num_steps: int,
-    key: int,
+    key: int | PRNGKeyArray,
     num_particles: int | None = None,
     particles: Any = None,
     record: Mapping[str, Callable] | None = None,

@@ -45,14 +45,14 @@ def _parts(config: Config) -> list[Part]:
 
 def _compute(name: str, config: Config) -> dict:
     target = sf.models.GaussianMixture()
-    keys = jax.random.split(jax.random.key(config.seed), config.num_particles)
-    start = jax.vmap(target.sample_prior)(keys)
+    start_key, key = jax.random.split(jax.random.key(config.seed))
+    start = jax.vmap(target.sample_prior)(jax.random.split(start_key, config.num_particles))
     result = fit(
         target,
         _method(name, config),
         particles=start,
         num_steps=config.num_steps,
-        key=config.seed,
+        key=key,
         record={"particles": lambda x: x[:, 0]},
         record_every=config.record_every,
     )

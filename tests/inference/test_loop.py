@@ -213,6 +213,14 @@ def test_batch_noise():
     assert info["batch_noise"] < 1e-5  # the rows differ by constants, which an anchor takes off whole
 
 
+def test_a_batch_of_all_rows_is_a_run_without_batches():
+    """Its steps adapt, and its mean and KSD (in draws) are judged, as if there were none."""
+    whole, batched = (run(posterior(np.arange(12.0), batch_size=size)) for size in (None, 12))
+    np.testing.assert_array_equal(batched.particles, whole.particles)
+    assert batched.verdict.metrics == whole.verdict.metrics
+    assert {"mean_error", "draws"} <= set(batched.verdict.metrics)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -1,6 +1,7 @@
 """Experiments: parts are computed once, whatever interrupts them, and pages are made of what is finished."""
 
 import dataclasses
+import functools
 import json
 import os
 from pathlib import Path
@@ -11,7 +12,10 @@ import numpy as np
 import pytest
 
 from steinflow import paper
+from steinflow.devices.keys import as_key
 from steinflow.paper import covertype, expectations, logistic, networks, networks_page, toy, uncertainty
+from steinflow.paper.authors import large_start
+from steinflow.paper.datasets import Dataset
 from steinflow.paper.fits import DEFAULT, PAPER
 from steinflow.paper.parts import Experiment, Part, groups, reflowed, run, table, with_error
 
@@ -191,6 +195,30 @@ def test_parts_have_names_and_fingerprints_of_their_own(name, version):
     experiment = MODULES[name].EXPERIMENT
     parts = experiment.parts(getattr(experiment, version))
     assert len({part.name for part in parts}) == len({part.file_name for part in parts}) == len(parts)
+
+
+@pytest.mark.parametrize("module", [toy, covertype], ids=lambda module: module.__name__.rpartition(".")[2])
+def test_start_and_run_have_keys_of_their_own(monkeypatch, module):
+    """Prior draws made of the keys into which a run splits its own are correlated with its moves."""
+    seen, rows = {}, Dataset("covertype", np.ones((100, 2), np.float32), np.arange(100) % 2, num_train=80)
+
+    def fit(target, method, *, particles, key, **others):
+        seen.update(target=target, particles=particles, key=as_key(key))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "fit", fit)
+    monkeypatch.setattr(covertype, "_rows", lambda max_rows: rows)
+    part = next(part for part in module.EXPERIMENT.parts(module.EXPERIMENT.quick) if PAPER in part.name)
+    with pytest.raises(KeyboardInterrupt):
+        part.compute({})
+    draw = functools.partial(large_start, seen["target"]) if module is covertype else seen["target"].sample_prior
+    from_the_key = jax.vmap(draw)(jax.random.split(seen["key"], num_particles(seen["particles"])))
+    for drawn, start in zip(jax.tree.leaves(from_the_key), jax.tree.leaves(seen["particles"]), strict=True):
+        assert not np.any(np.isclose(drawn, start))
+
+
+def num_particles(particles):
+    return len(jax.tree.leaves(particles)[0])
 
 
 def test_small_helpers():

@@ -78,6 +78,7 @@ class MicrocanonicalState(eqx.Module):
         own_sizes: that of every particle relative to it, as a column: 1, or less where the target is much more curved;
             with steps of their own, whatever suits each.
         energy_error: the variance of the error of energy, per dimension, that the step sizes are to hold.
+        turned: who has just turned round, as a column.
     """
 
     directions: Array
@@ -85,6 +86,7 @@ class MicrocanonicalState(eqx.Module):
     shared_size: Scalar
     own_sizes: Array
     energy_error: Scalar
+    turned: Array
 
     @property
     def sizes(self) -> Array:
@@ -138,9 +140,9 @@ class Microcanonical(Exploration):
         added = normal(added_key, (num_particles, all_dims - dim), particles.dtype)
         first = jnp.asarray(self.first_step * all_dims**0.5, particles.dtype)
         error = min(self.energy_error * min(1.0, _STEPS / num_steps), self.total_error / all_dims)
-        return MicrocanonicalState(
-            _unit(directions), added, first, jnp.ones_like(particles[:, :1]), jnp.asarray(error, particles.dtype)
-        )
+        ones = jnp.ones_like(particles[:, :1])
+        error = jnp.asarray(error, particles.dtype)
+        return MicrocanonicalState(_unit(directions), added, first, ones, error, turned=ones < 0)
 
     def durations(self, state):
         return state.sizes[:, 0]
@@ -170,8 +172,10 @@ class Microcanonical(Exploration):
             log_curvature = jnp.log(jnp.where(known, jnp.maximum(curvature, _FLATTEST), 1.0))
             suitable = jnp.exp(0.5 * (math.log(_CURVED) + jnp.mean(log_curvature) - log_curvature))
             own_sizes = jnp.sqrt(state.own_sizes * jnp.minimum(suitable, 1.0))
-        directions = jnp.where(known, directions, -state.directions)  # who cannot go on turns round, and goes slower
-        own_sizes = jnp.where(known, own_sizes, 0.5 * state.own_sizes)
+        # Who cannot go on turns round. The way back is as long as that from there, so that nobody is at an edge too
+        # seldom; who cannot go back either, goes slower.
+        directions = jnp.where(known, directions, -state.directions)
+        own_sizes = jnp.where(known, own_sizes, jnp.where(state.turned, 0.5, 1.0).astype(sizes.dtype) * state.own_sizes)
         added = jnp.where(known, added, state.added)
         longest = jnp.asarray(all_dims**0.5, sizes.dtype)  # the radius of a Gaussian as wide as the cloud
         after = MicrocanonicalState(
@@ -180,6 +184,7 @@ class Microcanonical(Exploration):
             jnp.minimum(shared_size, longest),
             jnp.minimum(own_sizes, longest / shared_size) if self.own_steps else own_sizes,
             state.energy_error,
+            turned=~known,
         )
         noise = jnp.sqrt((jnp.exp(2 * after.sizes / (self.way * all_dims**0.5)) - 1) / all_dims)
         directions = _unit(directions + noise * normal(key, directions.shape, directions.dtype))

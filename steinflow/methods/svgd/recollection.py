@@ -184,8 +184,11 @@ class Recollection:
         return Modes.of(points, self.log_densities.ravel(), np.arange(len(points)) % num_chains)
 
     def moments(self, *, controlled: bool = True) -> Moments:
-        """Return the moments of all states in the coordinates of the frame, with or without control variates."""
-        points, average = self.points, _controlled if controlled else _plain
+        """Return the moments of all states in the coordinates of the frame, with or without control variates.
+
+        Where the density ends at an edge, their identities do not hold, and half of a Gaussian would be taken for all.
+        """
+        points, average = self.points, _controlled if controlled and not self.blocked else _plain
         of_pulls, of_products = self.chance_of_batches
         mean, mean_error = average(self.shares, points, self.pulls, of_pulls)
         about = self.squares - 2 * points * mean + mean**2
@@ -231,13 +234,15 @@ class Recollection:
         )
 
     def correlations(self) -> np.ndarray:
-        """Return those of the states, in a frame in which M = I, with control variates as for the moments.
+        """Return those of the states, in a frame in which M = I, with control variates where the moments have them.
 
         On a Gaussian, uu' + (ug' + gu') / 2 is a constant. Every entry has a coefficient of its own: where the states
         are not as M says, those of steep directions are mostly noise.
         """
         dim = self.points.shape[1]
         u, g = (each.reshape(-1, dim) for each in (self.frame.points(self.states), self.state_pulls))
+        if self.blocked:
+            return np.corrcoef(u, rowvar=False).reshape(dim, dim)
         u, g = u - np.mean(u, axis=0), g - np.mean(g, axis=0)
 
         def twice(a, b):

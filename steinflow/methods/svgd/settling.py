@@ -46,10 +46,8 @@ _ITERATIONS = 25  # 97 to 99.7% of what 50 take off the energy distance, in half
 _LAST_ITERATIONS = 5  # of these, on all states: those before need a quarter of them, for the same energy distance
 _MANY = 1000  # particles that represent a posterior well enough as the draws that they are; support points cost n x m
 _FEW_STATES = 1000  # that find support points of many runs, with an energy distance 2 to 15% above that of 4,000
-_STRETCH = 4.0  # at most, in any direction: nearly as many dimensions as particles leave some with next to no spread
 _SLOPES = 20_000_000  # at most: those of every user's parameter, in every coordinate, at every particle
 _NEWTON_STEPS = 5
-_AS_WIDE = 0.002  # of an sd: closer needs no mending
 _BEYOND = 0.1  # of the range of states: how far beyond it particles may settle where nothing says that there is an edge
 _PER_FEATURE = 4  # states, at least: a regression on nearly as many features as there are states is mostly chance
 _UNKNOWN = 0.1  # standard error of an sd at the states, as a part of it: beyond, it may be infinite
@@ -235,8 +233,8 @@ def matched(points: np.ndarray, moments: Moments, correlations: np.ndarray | Non
         root, inverse_root = _roots(_covariance(moments, correlations))
         white = deviations @ inverse_root
         variances, axes = np.linalg.eigh(white.T @ white / len(points))
-        stretch = np.clip(np.maximum(variances, 1e-30) ** -0.5, 1 / _STRETCH, _STRETCH)
-        deviations = white @ (axes * stretch) @ axes.T @ root
+        # Hardly more points than dimensions have next to no spread in some directions; less than this is rounding.
+        deviations = white @ (axes * np.maximum(variances, 1e-12) ** -0.5) @ axes.T @ root
     return moments.mean + deviations * (moments.sd / np.maximum(np.std(deviations, axis=0), 1e-30))
 
 
@@ -247,11 +245,11 @@ def as_seen(target: FlatTarget, recalled: Recollection, points: np.ndarray, draf
     """
     frame, dtype, parts = recalled.frame, recalled.states.dtype, split(target)
     if target.is_free:
-        return as_wide(points, draft, frame), Tail()
+        return points, Tail()
     places = as_array(frame.center + frame.moves(draft.seen), dtype)
     seen = np.asarray(_seen(*parts, places), float)
     if np.array_equal(seen, places):
-        return as_wide(points, draft, frame), Tail()
+        return points, Tail()
     mean, sd, known = _seen_moments(seen, draft.weights, np)
     tail = _longest(tails_of(seen, mean, sd, np))
     if points.size * seen.shape[1] > _SLOPES:
@@ -263,27 +261,6 @@ def as_seen(target: FlatTarget, recalled: Recollection, points: np.ndarray, draf
 
     moved = _with_moments_of(values_and_slopes, mean[known], sd[known], points, draft.moments, _NEWTON_STEPS)
     return moved, tail
-
-
-def as_wide(points: np.ndarray, draft: Draft, frame: Any) -> np.ndarray:
-    """Return the points, moved by as little as gives every parameter its sd.
-
-    Hardly more particles than dimensions have next to no spread in some directions, which are stretched only so far:
-    their covariance is not the wanted one, and a parameter is a sum over all coordinates.
-    """
-    if draft.correlations is None or frame.factor.ndim < 2 or points.size * points.shape[1] > _SLOPES:
-        return points
-    sd = np.linalg.norm(frame.moves(_roots(_covariance(draft.moments, draft.correlations))[0]), axis=0)
-    slopes = np.broadcast_to(frame.factor, (len(points), *frame.factor.shape))
-
-    def values_and_slopes(points):
-        return frame.moves(points - draft.moments.mean), slopes
-
-    for _ in range(_NEWTON_STEPS):
-        if np.max(np.abs(np.std(values_and_slopes(points)[0], axis=0) / sd - 1)) < _AS_WIDE:
-            break
-        points = _with_moments_of(values_and_slopes, np.zeros_like(sd), sd, points, draft.moments, 1)
-    return points
 
 
 def _with_moments_of(values_and_slopes, mean, sd, points, moments, num_steps):

@@ -70,6 +70,18 @@ def test_who_cannot_go_on_turns_round():
     np.testing.assert_allclose(np.std(points), 0.88, rtol=0.08)
 
 
+def test_nobody_is_at_an_edge_too_seldom():
+    """Uniform between two edges: who turns round counts there as long as its way to the edge and back would take."""
+
+    def score(x):
+        return jnp.where(jnp.abs(x) < 1, 0.0, jnp.nan)
+
+    start = jax.random.uniform(jax.random.key(0), (20_000, 1), minval=-1.0, maxval=1.0)
+    points, walk = walked(score, start, 100)
+    times = walk.durations(Microcanonical())
+    np.testing.assert_allclose(np.sum(times * points[:, 0] ** 2) / np.sum(times), 1 / 3, rtol=0.02)
+
+
 def test_steps_are_shorter_where_the_target_is_much_more_curved():
     """Half of the particles are in a narrow part, a hundred times more curved: its width wants a tenth of the step."""
     narrow = jnp.arange(200)[:, None] < 100

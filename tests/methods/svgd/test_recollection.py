@@ -88,6 +88,17 @@ def test_correlations_are_exact_on_gaussians(gaussian):
     assert error < 0.5 * np.abs(plain - root @ root.T).max()
 
 
+def test_half_of_a_gaussian_is_not_taken_for_all_of_it(gaussian):
+    """Its states and scores lie on the same line. Where the density ends at an edge, only the states are believed."""
+    states, scores, mean, covariance = gaussian
+    whole = remembered(states, scores, frame_around(mean, covariance)).recalled()
+    half = dataclasses.replace(whole, blocked=0.1)
+    for found, believed in zip(half.moments(), whole.moments(controlled=False), strict=True):
+        np.testing.assert_array_equal(found, believed)
+    rows = np.asarray(whole.frame.points(states.reshape(-1, DIM)), float)
+    np.testing.assert_allclose(half.correlations(), np.corrcoef(rows, rowvar=False), atol=1e-4)
+
+
 def test_mixing_is_r_hat(gaussian):
     states, scores, mean, covariance = gaussian
     frame = frame_around(mean, covariance)
