@@ -86,8 +86,8 @@ PLACES = {
     "error that ends a run, in sds": ("recollection._PRECISE",),
     "control functionals: states": ("functionals._FITTED",),
     "control functionals: ridge": ("functionals._RIDGE",),
-    "iterations of support points": ("settling._ITERATIONS",),
-    "steps of Gauss-Newton": ("settling._NEWTON_STEPS",),
+    "iterations of support points": ("support._ITERATIONS",),
+    "steps of Gauss-Newton": ("user_space._NEWTON_STEPS",),
 }
 RATIOS = {  # halved and doubled is what they exceed 1 by
     "arrived: factor of the variance",
