@@ -46,7 +46,7 @@ def test_starts_are_the_authors(rows):
     assert all(np.all(biases == 0) for biases in draws["biases"])
     np.testing.assert_allclose(np.mean(np.exp(draws["log_lambda"])), 0.1, rtol=0.15)
     one = jax.tree.map(lambda leaf: leaf[0], draws)
-    errors = jax.jit(lambda one: model.outputs(one, rows[0]))(one) - rows[1]
+    errors = jax.jit(lambda one: model.mean(one, rows[0]))(one) - rows[1]
     scale = np.std(rows[1])
     np.testing.assert_allclose(np.exp(-one["log_gamma"]) * scale**2, np.mean(errors**2), rtol=1e-3)
 
@@ -55,7 +55,7 @@ def test_evaluation(rows, x64):
     X, y = rows
     model = sf.models.NeuralNetwork(X[:40], y[:40], hidden=(4,))
     particles = jax.jit(jax.vmap(model.sample_prior))(jax.random.split(jax.random.key(0), 3))
-    outputs = np.asarray(jax.jit(jax.vmap(lambda params: model.outputs(params, X)))(particles))
+    outputs = np.asarray(jax.jit(jax.vmap(lambda params: model.mean(params, X)))(particles))
     test = slice(45, 50)
     metrics = model.evaluate(particles, X[test], y[test])
     mean = outputs.mean(axis=0)
