@@ -29,7 +29,7 @@ from steinflow.methods.svgd.ensemble import Ensemble
 from steinflow.models.families.base import Forms
 from steinflow.models.generalized_linear import GeneralizedLinear
 from steinflow.models.heads import Head
-from steinflow.models.neural_network import USUAL_SCALE, NeuralNetwork, PriorScale, usual_scale
+from steinflow.models.neural_network import USUAL_SCALE, NeuralNetwork, PriorScale, through_layers, usual_scale
 from steinflow.models.supervised import (
     Scaling,
     Supervised,
@@ -291,15 +291,10 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         return np.concatenate(values)
 
     def _forms(self, X) -> Forms:
-        outputs = self._outputs(X)
+        """Return the parameters of the family, particles x rows: on the host, where nothing is compiled."""
+        scaled = (X - self.shift_) / self.scale_
+        outputs = through_layers(_layers(self._particles), scaled, _ACTIVATIONS[self.activation])
         return self._head.forms(outputs[..., 0] if self._head.num_outputs == 1 else outputs, self._particles)
-
-    def _outputs(self, X):
-        values = ((X - self.shift_) / self.scale_)[None]
-        *hidden, last = _layers(self._particles)
-        for weights, biases in hidden:
-            values = _ACTIVATIONS[self.activation](values @ weights + biases[:, None])
-        return values @ last[0] + last[1][:, None]
 
     def _coefficients(self):
         """Return intercepts (particles x outputs) and slopes (particles x features x outputs) in the user's units."""

@@ -10,7 +10,7 @@ that is integrated out suits most, for methods that follow the mass and not the 
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -34,12 +34,28 @@ class _Layers(eqx.Module):
     activation: Callable[[Array], Array]
 
     def __call__(self, params, X):
-        *hidden, last = zip(params["weights"], params["biases"], strict=True)
-        columns = X.T  # one example per column: with many particles this takes half the time of rows
-        for weights, biases in hidden:
-            columns = self.activation((weights.T @ columns + biases[:, None]).T).T
-        outputs = last[0].T @ columns + last[1][:, None]
-        return outputs[0] if len(outputs) == 1 else outputs.T
+        layers = list(zip(params["weights"], params["biases"], strict=True))
+        outputs = through_layers(layers, X, self.activation)
+        return outputs[..., 0] if outputs.shape[-1] == 1 else outputs
+
+
+def through_layers(layers: Sequence[tuple[Any, Any]], X: Any, activation: Callable[[Any], Any]) -> Any:
+    """Return the outputs of a network for every row, the last axis; arrays are of JAX or of NumPy, all of them.
+
+    Args:
+        layers: weights, inputs x outputs, and biases of every layer; those of many particles have an axis in front.
+        X: one row per example.
+        activation: between layers; it is given rows.
+    """
+    *hidden, (last, last_biases) = layers
+    columns = _flipped(X)  # one example per column: with many particles this takes half the time of rows
+    for weights, biases in hidden:
+        columns = _flipped(activation(_flipped(_flipped(weights) @ columns + biases[..., None])))
+    return _flipped(_flipped(last) @ columns + last_biases[..., None])
+
+
+def _flipped(x):
+    return x.swapaxes(-1, -2)
 
 
 class FanIn(Approached):

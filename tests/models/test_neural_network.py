@@ -8,7 +8,7 @@ import pytest
 from scipy import special
 
 import steinflow as sf
-from steinflow.models.neural_network import prior_of_scale
+from steinflow.models.neural_network import prior_of_scale, through_layers
 from steinflow.targets.flat import flatten
 
 
@@ -86,6 +86,19 @@ def test_any_depth_and_activation(rows, hidden, activation, x64):
         return flat.scores(x)[0] @ direction, numeric
 
     np.testing.assert_allclose(*both(x), rtol=1e-4)
+
+
+@pytest.mark.parametrize("num_outputs", [1, 2])
+def test_many_particles_at_once_on_the_host(rows, num_outputs, x64):
+    X, y = rows
+    family = sf.models.Gaussian() if num_outputs == 1 else sf.models.VaryingGaussian()
+    model = sf.models.NeuralNetwork(X, y, hidden=(4, 3), activation="tanh", family=family)
+    particles = jax.jit(jax.vmap(model.sample_prior))(jax.random.split(jax.random.key(0), 5))
+    expected = jax.jit(jax.vmap(model.forward, (0, None)))(particles, model.data.values["X"])
+    layers = list(zip(*(map(np.asarray, particles[name]) for name in ("weights", "biases")), strict=True))
+    found = through_layers(layers, np.asarray(model.data.values["X"]), np.tanh)
+    assert isinstance(found, np.ndarray)
+    np.testing.assert_allclose(found, np.reshape(expected, (5, 50, num_outputs)), rtol=1e-10)
 
 
 def test_learned_scales_are_integrated_out(x64):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
+import steinflow as sf
 from steinflow.models.families.auxiliary import USUAL, log_prior, sample_prior
 
 # The distribution of a parameter, and from its form to the parameter.
@@ -43,3 +44,20 @@ def test_several_add_up():
     both = {"alpha": jnp.asarray(0.3), "zi": jnp.asarray(-0.5)}
     parts = [float(log_prior({name: value})) for name, value in both.items()]
     assert float(log_prior(both)) == pytest.approx(sum(parts))
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("alpha", "negbinomial"),
+        ("kappa", "beta"),
+        ("nu", "t"),
+        ("zi", "zero_inflated_poisson"),
+        ("hu", "hurdle_poisson"),
+    ],
+)
+def test_formulas_have_the_same(name, family):
+    y = [0.3, 0.6, 0.5, 0.2] if family == "beta" else [0.0, 2.0, 1.0, 4.0]
+    prior = sf.formula("y ~ x", {"x": [0.0, 1.0, 2.0, 4.0], "y": y}, family=family).priors[name]
+    values = np.array([0.2, 0.7])
+    np.testing.assert_allclose(prior.log_prob(jnp.asarray(values, float)), PRIORS[name][0].logpdf(values), rtol=1e-5, atol=1e-6)
