@@ -53,7 +53,8 @@ def dropout(hidden: Sequence[int]) -> Fit:
         params = _trained_by_dropout(model, model.sample_prior(start_key), key, steps)
         X, keys = model.inputs(jnp.asarray(X_test, float)), jax.random.split(test_key, PASSES)
         outputs = jax.vmap(lambda key: _dropped(params, X, key))(keys)
-        means, variances = model.family.mean(outputs), model.family.variance(outputs, None)
+        forms = model.head.forms(outputs, {})
+        means, variances = model.family.mean(forms, {}), model.family.variance(forms, {})
         scale, total = np.asarray(model.responses.scale), np.asarray(means.var(axis=0) + variances.mean(axis=0))
         return np.asarray(model.raw(means.mean(axis=0)), float), scale * np.sqrt(total)
 
@@ -121,7 +122,8 @@ def _trained_by_dropout(model, params, key, num_steps):
     optimizer = optax.adam(optax.cosine_decay_schedule(2 * REACH / num_steps, num_steps))
 
     def loss(params, batch, key):
-        values = model.family.climbed_log_density(_dropped(params, batch["X"], key), batch["y"], None)
+        forms = model.head.forms(_dropped(params, batch["X"], key), {})
+        values = model.head.climbed(forms, model.family.log_density(forms, batch))
         return -model.log_prior(params) - model.data.num_rows * jnp.mean(values)
 
     def step(carry, number):

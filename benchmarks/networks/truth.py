@@ -44,7 +44,7 @@ def breast_cancer() -> Small:
     target = sf.from_network(module, X, y, family=sf.models.Bernoulli(), prior_scale=3.0)
 
     def predicted(particles):
-        return jax.nn.sigmoid(jax.vmap(lambda params: target.outputs(params, jnp.asarray(X_test)))(particles))
+        return jax.vmap(lambda params: target.mean(params, jnp.asarray(X_test)))(particles)
 
     return Small(target, predicted, 400)
 

@@ -9,7 +9,7 @@ import typer
 from steinflow.cli import console
 from steinflow.estimators.features import Missing
 from steinflow.models.columns import Frame
-from steinflow.models.formulas import FAMILIES
+from steinflow.models.families import FAMILIES
 from steinflow.tables.responses import ModelName
 from steinflow.tables.runs import check_free, check_new, check_writable, free_folder
 from steinflow.tables.tables import is_parquet, read_table

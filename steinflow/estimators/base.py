@@ -26,10 +26,18 @@ from steinflow.inference.groups import fit_groups
 from steinflow.inference.loop import fit
 from steinflow.methods.base import Method
 from steinflow.methods.svgd.ensemble import Ensemble
-from steinflow.models.families import Family
+from steinflow.models.families.base import Forms
 from steinflow.models.generalized_linear import GeneralizedLinear
-from steinflow.models.neural_network import USUAL_SCALE, NeuralNetwork, PriorScale, usual_scale
-from steinflow.models.supervised import Scaling, Supervised, Weighted, shift_and_scale, usual_batch_size
+from steinflow.models.heads import Head
+from steinflow.models.neural_network import USUAL_SCALE, NeuralNetwork, PriorScale, through_layers, usual_scale
+from steinflow.models.supervised import (
+    Scaling,
+    Supervised,
+    Weighted,
+    checked_responses,
+    shift_and_scale,
+    usual_batch_size,
+)
 from steinflow.results.predictions import judged_by_predictions
 from steinflow.results.result import Result
 from steinflow.results.summary import weighted_quantiles
@@ -138,8 +146,8 @@ class SteinEstimator(BaseEstimator, abc.ABC):
 
     @property
     @abc.abstractmethod
-    def _family(self) -> Family:
-        """The distribution of y given the outputs of the model."""
+    def _head(self) -> Head:
+        """How the outputs of the model become the distribution of y."""
 
     def fit_groups(self, X, y, by, *, min_rows: int = 1, progress: bool = False) -> dict[str, Self]:
         """Fit a linear model to every group of the rows, all at once; return a dictionary of estimators by group name.
@@ -200,21 +208,21 @@ class SteinEstimator(BaseEstimator, abc.ABC):
             raise ValueError(f"activation must be one of {list(_ACTIVATIONS)}; got {self.activation!r}.")
         if isinstance(self.hidden, int | np.integer | str):
             raise ValueError(f"hidden must list the units of every hidden layer, such as (50,); got {self.hidden!r}.")
-        inputs, num_rows = (X - self.shift_) / self.scale_, len(y)
-        y = (y - self.response_shift_) / self.response_scale_ if self._family.real_valued else y
+        inputs, num_rows, family = (X - self.shift_) / self.scale_, len(y), self._head.family
+        y = (y - self.response_shift_) / self.response_scale_ if family.real_valued else y
         batch_size = usual_batch_size(num_rows, is_network=bool(self.hidden))
         if self.batch_size is not None:
             batch_size = min(self.batch_size, num_rows)
         if not self.hidden:
-            encoded = np.asarray(self._family.encode(y))
-            prior = _centered(self._family.usual_outputs(encoded)), INTERCEPT_SD
-            return GeneralizedLinear(inputs, y, self._family, batch_size=batch_size, intercept_prior=prior)
+            usual = self._head.usual_outputs(np.asarray(checked_responses(family, y)))
+            prior = _centered(usual), INTERCEPT_SD
+            return GeneralizedLinear(inputs, y, self._head, batch_size=batch_size, intercept_prior=prior)
         return NeuralNetwork(
             inputs,
             y,
             tuple(self.hidden),
             self.activation,
-            family=self._family,
+            family=self._head,
             batch_size=batch_size,
             prior_scale=self._prior_scale,
             standardize=False,
@@ -224,7 +232,8 @@ class SteinEstimator(BaseEstimator, abc.ABC):
     def _prior_scale(self) -> PriorScale:
         if self.prior_scale is not None:
             return self.prior_scale
-        return usual_scale(self._family) if self.method is None or isinstance(self.method, Ensemble) else USUAL_SCALE
+        follows_mass = self.method is None or isinstance(self.method, Ensemble)
+        return usual_scale(self._head.family) if follows_mass else USUAL_SCALE
 
     def _run(self, model: Supervised, watch: Watch, particles: Params | None):
         """Run the method. Particles of an earlier run are where it starts, and their moments are the prior."""
@@ -272,22 +281,20 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         return self
 
     def _by_rows(self, function, X, *columns):
-        """Apply a function of outputs (particles x rows x outputs, on the scale of the model) to blocks of rows."""
+        """Apply a function of the family's parameters (particles x rows, in units of the model) to blocks of rows."""
         check_is_fitted(self, "result_")
         X = checked_rows(self, X)
-        widest = max(X.shape[1], *self.hidden, self._family.num_outputs)
+        widest = max(X.shape[1], *self.hidden, self._head.num_outputs)
         size = max(1, _NUMBERS_AT_ONCE // (len(self._weights) * widest))
         blocks = [slice(start, start + size) for start in range(0, len(X), size)]
-        outputs = (self._outputs(X[rows]) for rows in blocks)
-        values = [function(f, *(c[rows] for c in columns)) for f, rows in zip(outputs, blocks, strict=True)]
+        values = [function(self._forms(X[rows]), *(column[rows] for column in columns)) for rows in blocks]
         return np.concatenate(values)
 
-    def _outputs(self, X):
-        values = ((X - self.shift_) / self.scale_)[None]
-        *hidden, last = _layers(self._particles)
-        for weights, biases in hidden:
-            values = _ACTIVATIONS[self.activation](values @ weights + biases[:, None])
-        return values @ last[0] + last[1][:, None]
+    def _forms(self, X) -> Forms:
+        """Return the parameters of the family, particles x rows: on the host, where nothing is compiled."""
+        scaled = (X - self.shift_) / self.scale_
+        outputs = through_layers(_layers(self._particles), scaled, _ACTIVATIONS[self.activation])
+        return self._head.forms(outputs[..., 0] if self._head.num_outputs == 1 else outputs, self._particles)
 
     def _coefficients(self):
         """Return intercepts (particles x outputs) and slopes (particles x features x outputs) in the user's units."""

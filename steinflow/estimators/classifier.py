@@ -9,7 +9,8 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from steinflow.estimators.base import SteinEstimator, Watch, is_linear
 from steinflow.estimators.mixtures import log_mean_exp
 from steinflow.estimators.rows import checked_data
-from steinflow.models.families import Bernoulli, Categorical, Family
+from steinflow.models.families import Bernoulli, Categorical
+from steinflow.models.heads import Head
 
 _UNSCALED = (0.0, 1.0)
 
@@ -66,7 +67,7 @@ class SteinClassifier(ClassifierMixin, SteinEstimator):
 
     def predict_log_proba(self, X):
         """Return the logarithm of `predict_proba`."""
-        return self._by_rows(lambda outputs: log_mean_exp(_log_probabilities(outputs), self._weights), X)
+        return self._by_rows(lambda forms: log_mean_exp(self._family.log_probabilities(forms), self._weights), X)
 
     def predict(self, X):
         """Return the most probable label of every row."""
@@ -99,7 +100,11 @@ class SteinClassifier(ClassifierMixin, SteinEstimator):
         return self._coefficient_frame(self.classes_ if len(self.classes_) > 2 else None)
 
     @property
-    def _family(self) -> Family:
+    def _head(self) -> Head:
+        return Head(self._family)
+
+    @property
+    def _family(self) -> Bernoulli | Categorical:
         return Bernoulli() if len(self.classes_) == 2 else Categorical(len(self.classes_))
 
     def _prepared(self, X, y):
@@ -123,9 +128,3 @@ class SteinClassifier(ClassifierMixin, SteinEstimator):
                 "Leave these rows out, or fit to rows of all classes."
             )
         return np.searchsorted(self.classes_, y)
-
-
-def _log_probabilities(outputs):
-    if outputs.shape[2] == 1:  # two classes: the first one has the output zero
-        outputs = np.concatenate([np.zeros_like(outputs), outputs], axis=2)
-    return outputs - np.logaddexp.reduce(outputs, axis=2, keepdims=True)

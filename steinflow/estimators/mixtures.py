@@ -1,27 +1,35 @@
-"""Predictive distributions of y: for every row a mixture of distributions, one per particle."""
+"""Predictive distributions of y: for every row a mixture of a family's distributions, one per particle."""
 
-import abc
 import dataclasses
-import math
+import functools
 
 import numpy as np
 from scipy import special
 
-_ITERATIONS, _TOLERANCE = 60, 1e-8  # of the search for a quantile
-_LARGEST_MEAN = 1e18  # of a count that NumPy can draw
+from steinflow.models.families import Family
+from steinflow.models.families.base import Forms
+
+_ITERATIONS, _TOLERANCE = 64, 1e-8  # of the search for a quantile
 
 
 @dataclasses.dataclass(frozen=True)
-class Mixture(abc.ABC):
-    """One mixture per row.
+class Mixture:
+    """One mixture per row. It is computed on the host: predictions compile nothing.
 
     Attributes:
         weights: of the particles, summing to one.
-        means: of the components, particles x rows.
+        family: of the components, which are numbers.
+        forms: parameters of the components, particles x rows; one column where all rows have the same.
     """
 
     weights: np.ndarray
-    means: np.ndarray
+    family: Family
+    forms: Forms
+
+    @functools.cached_property
+    def means(self) -> np.ndarray:
+        """The means of the components, particles x rows."""
+        return np.asarray(self.family.mean(self.forms, {}))
 
     @property
     def mean(self) -> np.ndarray:
@@ -36,7 +44,7 @@ class Mixture(abc.ABC):
     @property
     def aleatoric_sd(self) -> np.ndarray:
         """The standard deviation of the noise: the root of its mean variance over the particles."""
-        return np.sqrt(self.weights @ np.broadcast_to(self._variances(), self.means.shape))
+        return np.sqrt(self.weights @ np.broadcast_to(self.family.variance(self.forms, {}), self.means.shape))
 
     @property
     def sd(self) -> np.ndarray:
@@ -45,50 +53,40 @@ class Mixture(abc.ABC):
 
     def log_density(self, y: np.ndarray) -> np.ndarray:
         """Return the log density, or log probability, of one y per row."""
-        return log_mean_exp(self._log_densities(y), self.weights)
+        return log_mean_exp(np.asarray(self.family.log_density(self.forms, {"y": y})), self.weights)
 
     def cdf(self, y: np.ndarray) -> np.ndarray:
         """Return P(Y <= y) for one y per row."""
-        return self.weights @ self._cdfs(y)
+        return self.weights @ self.family.cdf(self.forms, {"y": y})
 
-    @abc.abstractmethod
-    def quantile(self, level: float) -> np.ndarray:
-        """Return the smallest y with P(Y <= y) >= level for every row."""
-
-    @abc.abstractmethod
     def position(self, y: np.ndarray) -> np.ndarray:
-        """Return where y lies in its distribution, from 0 to 1."""
+        """Return where y lies in its distribution, from 0 to 1; of a count, halfway up the jump."""
+        return self.weights @ self.family.position(self.forms, {"y": y})
 
-    @abc.abstractmethod
     def sample(self, rng: np.random.Generator) -> np.ndarray:
         """Draw from every component, particles x rows."""
+        return self.family.sample(rng, self.forms, {})
 
-    @abc.abstractmethod
-    def _variances(self) -> np.ndarray:
-        """Return those of the components, particles x rows or one column."""
+    def quantile(self, level: float) -> np.ndarray:
+        """Return the smallest y with P(Y <= y) >= level for every row."""
+        # No quantile is further from the mean than that, by Cantelli's inequality.
+        below, above = np.sqrt((1 - level) / level), np.sqrt(level / (1 - level))
+        low, high = self.mean - below * self.sd, self.mean + above * self.sd
+        return self._whole_quantile(level, low, high) if self.family.counted else self._real_quantile(level, low, high)
 
-    @abc.abstractmethod
-    def _log_densities(self, y) -> np.ndarray: ...
+    def _whole_quantile(self, level, low, high):
+        low, high = np.floor(low) - 1, np.ceil(high) + 1  # with room for rounding errors
+        for _ in range(_ITERATIONS):
+            middle = (low + high) // 2
+            below = self.cdf(middle) < level
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+            if np.all(high - low <= 1):
+                break
+        return high
 
-    @abc.abstractmethod
-    def _cdfs(self, y) -> np.ndarray: ...
-
-
-@dataclasses.dataclass(frozen=True)
-class _LocationScale(Mixture):
-    """Mixtures of shifted and scaled versions of one distribution on the line, symmetric around zero.
-
-    Attributes:
-        scales: of the components, particles x rows, or one column where all rows have the same.
-    """
-
-    scales: np.ndarray
-
-    def quantile(self, level):
-        # Newton's method, inside a bracket: the quantile of a mixture lies between those of its components.
-        z = self._unit_quantile(level)
-        low, high = (end(self.means + z * self.scales, axis=0) for end in (np.min, np.max))
-        y = np.clip(self.mean + z * self.sd, low, high)
+    def _real_quantile(self, level, low, high):
+        """Search by Newton's method, inside a bracket."""
+        y = np.clip(self.mean + special.ndtri(level) * self.sd, low, high)
         for _ in range(_ITERATIONS):
             excess = self.cdf(y) - level
             if np.all(np.abs(excess) < _TOLERANCE):
@@ -98,115 +96,6 @@ class _LocationScale(Mixture):
                 newton = y - excess / np.exp(self.log_density(y))
             y = np.where((low < newton) & (newton < high), newton, (low + high) / 2)
         return y
-
-    def position(self, y):
-        return self.cdf(y)
-
-    def sample(self, rng):
-        return self.means + self.scales * self._unit_sample(rng, self.means.shape)
-
-    def _variances(self):
-        return self._unit_variance * self.scales**2
-
-    def _log_densities(self, y):
-        return self._unit_log_density((y - self.means) / self.scales) - np.log(self.scales)
-
-    def _cdfs(self, y):
-        return self._unit_cdf((y - self.means) / self.scales)
-
-    @property
-    @abc.abstractmethod
-    def _unit_variance(self) -> float: ...
-
-    @abc.abstractmethod
-    def _unit_sample(self, rng, shape) -> np.ndarray: ...
-
-    @abc.abstractmethod
-    def _unit_quantile(self, level) -> float: ...
-
-    @abc.abstractmethod
-    def _unit_log_density(self, z) -> np.ndarray: ...
-
-    @abc.abstractmethod
-    def _unit_cdf(self, z) -> np.ndarray: ...
-
-
-@dataclasses.dataclass(frozen=True)
-class Normals(_LocationScale):
-    """Mixtures of normal distributions."""
-
-    @property
-    def _unit_variance(self):
-        return 1.0
-
-    def _unit_sample(self, rng, shape):
-        return rng.standard_normal(shape)
-
-    def _unit_quantile(self, level):
-        return special.ndtri(level)
-
-    def _unit_log_density(self, z):
-        return -0.5 * (z**2 + math.log(2 * math.pi))
-
-    def _unit_cdf(self, z):
-        return special.ndtr(z)
-
-
-@dataclasses.dataclass(frozen=True)
-class StudentTs(_LocationScale):
-    """Mixtures of Student's t distributions.
-
-    Attributes:
-        df: their degrees of freedom, more than 2.
-    """
-
-    df: float
-
-    @property
-    def _unit_variance(self):
-        return self.df / (self.df - 2)
-
-    def _unit_sample(self, rng, shape):
-        return rng.standard_t(self.df, shape)
-
-    def _unit_quantile(self, level):
-        return special.stdtrit(self.df, level)
-
-    def _unit_log_density(self, z):
-        constant = math.lgamma((self.df + 1) / 2) - math.lgamma(self.df / 2) - 0.5 * math.log(self.df * math.pi)
-        return constant - 0.5 * (self.df + 1) * np.log1p(z**2 / self.df)
-
-    def _unit_cdf(self, z):
-        return special.stdtr(self.df, z)
-
-
-@dataclasses.dataclass(frozen=True)
-class Poissons(Mixture):
-    """Mixtures of Poisson distributions."""
-
-    def quantile(self, level):
-        quantiles = np.ceil(special.pdtrik(level, self.means))
-        low, high = np.min(quantiles, axis=0) - 2, np.max(quantiles, axis=0) + 1  # with room for rounding errors
-        while np.any(high - low > 1):
-            middle = (low + high) // 2
-            below = self.cdf(middle) < level
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        return high
-
-    def position(self, y):
-        return (self.cdf(y) + self.cdf(y - 1)) / 2  # halfway up the jump at a count
-
-    def sample(self, rng):
-        return rng.poisson(np.minimum(self.means, _LARGEST_MEAN)).astype(float)
-
-    def _variances(self):
-        return self.means
-
-    def _log_densities(self, y):
-        return special.xlogy(y, self.means) - self.means - special.gammaln(y + 1)
-
-    def _cdfs(self, y):
-        return np.where(y < 0, 0.0, special.pdtr(np.maximum(y, 0), self.means))
 
 
 def log_mean_exp(logs: np.ndarray, weights: np.ndarray) -> np.ndarray:

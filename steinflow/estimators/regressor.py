@@ -9,17 +9,17 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from steinflow.estimators.base import SteinEstimator, Watch, is_linear
-from steinflow.estimators.mixtures import Mixture, Normals, Poissons, StudentTs
+from steinflow.estimators.mixtures import Mixture
 from steinflow.estimators.rows import checked_data
 from steinflow.methods.base import Method
-from steinflow.models.families import Family, Gaussian, Poisson
+from steinflow.models.families import Gaussian, Poisson
+from steinflow.models.heads import Head, VaryingGaussian, VaryingStudentT
 from steinflow.models.neural_network import PriorScale
 from steinflow.models.supervised import shift_and_scale
 from steinflow.models.uncertainty import Uncertainty
-from steinflow.models.varying_noise import VaryingGaussian, VaryingStudentT, location_and_log_scale
 
-_NOISES: dict[str, Family] = {
-    "constant": Gaussian(),
+_NOISES = {
+    "constant": Head(Gaussian()),
     "varying": VaryingGaussian(),
     "heavy-tailed": VaryingStudentT(),
 }
@@ -31,10 +31,6 @@ class _Regressor(RegressorMixin, SteinEstimator):
     @abc.abstractmethod
     def _scaling(self, y) -> tuple[float, float]:
         """Return shift and scale of y."""
-
-    @abc.abstractmethod
-    def _distribution(self, outputs) -> Mixture:
-        """Return the predictive distribution of every row, on the scale of the model."""
 
     def fit(self, X, y, *, watch: Watch | None = None):
         """Find the posterior given the rows of X and one number of y for each, and return the estimator itself.
@@ -107,7 +103,7 @@ class _Regressor(RegressorMixin, SteinEstimator):
             random_state: an int or a NumPy generator.
         """
         rng = np.random.default_rng(random_state)
-        drawn = self._by_rows(lambda outputs: self._distribution(outputs).sample(rng).T, X).T
+        drawn = self._by_rows(lambda forms: self._mixture(forms).sample(rng).T, X).T
         return drawn * self.response_scale_ + self.response_shift_
 
     def log_predictive(self, X, y):
@@ -141,9 +137,11 @@ class _Regressor(RegressorMixin, SteinEstimator):
     def _predicted(self, function, X, *columns):
         """Return what a function says about the predictive distributions: some arrays with an entry per row."""
         columns = [self._encoded(column, X) for column in columns]
-        return self._by_rows(
-            lambda outputs, *block: np.transpose(function(self._distribution(outputs), *block)), X, *columns
-        ).T
+        return self._by_rows(lambda forms, *block: np.transpose(function(self._mixture(forms), *block)), X, *columns).T
+
+    def _mixture(self, forms) -> Mixture:
+        """Return the predictive distribution of every row, on the scale of the model."""
+        return Mixture(self._weights, self._head.family, forms)
 
     def _encoded(self, y, X):
         y = np.asarray(column_or_1d(y), np.float64)
@@ -210,10 +208,10 @@ class SteinRegressor(_Regressor):
 
         If the noise varies, the coefficients of the logarithm of its scale follow, as the output "log scale".
         """
-        return self._coefficient_frame(None if self._family.num_outputs == 1 else ("mean", "log scale"))
+        return self._coefficient_frame(None if self._head.num_outputs == 1 else ("mean", "log scale"))
 
     @property
-    def _family(self) -> Family:
+    def _head(self) -> Head:
         noise = self.noise or ("varying" if self.hidden else "constant")
         if noise not in _NOISES:
             raise ValueError(f"noise must be one of {list(_NOISES)}; got {noise!r}.")
@@ -227,19 +225,8 @@ class SteinRegressor(_Regressor):
     def _output_units(self):
         shift, scale = self.response_shift_, self.response_scale_
         return (
-            (shift, scale)
-            if self._family.num_outputs == 1
-            else (np.array([shift, np.log(scale)]), np.array([scale, 1]))
+            (shift, scale) if self._head.num_outputs == 1 else (np.array([shift, np.log(scale)]), np.array([scale, 1]))
         )
-
-    def _distribution(self, outputs):
-        family = self._family
-        if isinstance(family, Gaussian):
-            return Normals(self._weights, outputs[..., 0], np.exp(-0.5 * self._particles["log_gamma"])[:, None])
-        location, log_scale = location_and_log_scale(outputs)
-        if isinstance(family, VaryingStudentT):
-            return StudentTs(self._weights, location, np.exp(log_scale), family.df)
-        return Normals(self._weights, location, np.exp(log_scale))
 
 
 class SteinPoissonRegressor(_Regressor):
@@ -251,11 +238,8 @@ class SteinPoissonRegressor(_Regressor):
     """
 
     @property
-    def _family(self) -> Family:
-        return Poisson()
+    def _head(self) -> Head:
+        return Head(Poisson())
 
     def _scaling(self, y):
         return 0.0, 1.0
-
-    def _distribution(self, outputs):
-        return Poissons(self._weights, np.exp(outputs[..., 0]))

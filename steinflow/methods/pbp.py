@@ -261,7 +261,8 @@ def _layers(flat, like):
 def _checked(model: Any) -> Any:
     """Return the model if it is the network that this method is made for."""
     relu = getattr(model, "activation", None) is jax.nn.relu
-    one_noise = getattr(getattr(model, "family", None), "noisy", False)  # for all rows
+    head: Any = getattr(model, "head", None)
+    one_noise = getattr(head, "noisy", False) and head.family.name == "gaussian"
     if not (hasattr(model, "sizes") and relu and one_noise):
         raise ValueError(
             "PBP works on regression networks of ReLUs only: sf.models.NeuralNetwork(X, y, hidden=(50,)) with "

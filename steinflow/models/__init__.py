@@ -1,6 +1,23 @@
 """Ready posteriors for your own data, and those of the paper: `sf.models.LogisticRegression(X, y)` and friends."""
 
-from steinflow.models.families import Bernoulli, Categorical, Family, Gaussian, Poisson
+from steinflow.models.families import (
+    Bernoulli,
+    Beta,
+    Categorical,
+    Exponential,
+    Family,
+    Gamma,
+    Gaussian,
+    HurdleNegativeBinomial,
+    HurdlePoisson,
+    LogNormal,
+    NegativeBinomial,
+    Poisson,
+    StudentT,
+    Weibull,
+    ZeroInflatedNegativeBinomial,
+    ZeroInflatedPoisson,
+)
 from steinflow.models.gaussian_mixture import GaussianMixture
 from steinflow.models.generalized_linear import (
     GeneralizedLinear,
@@ -8,26 +25,38 @@ from steinflow.models.generalized_linear import (
     LogisticRegression,
     PoissonRegression,
 )
+from steinflow.models.heads import Head, VaryingGaussian, VaryingStudentT
 from steinflow.models.neural_network import NeuralNetwork
 from steinflow.models.supervised import Supervised
 from steinflow.models.uncertainty import Uncertainty, uncertainty
-from steinflow.models.varying_noise import VaryingGaussian, VaryingStudentT
 
 __all__ = [
     "Bernoulli",
+    "Beta",
     "Categorical",
+    "Exponential",
     "Family",
+    "Gamma",
     "Gaussian",
     "GaussianMixture",
     "GeneralizedLinear",
+    "Head",
+    "HurdleNegativeBinomial",
+    "HurdlePoisson",
     "LinearRegression",
+    "LogNormal",
     "LogisticRegression",
+    "NegativeBinomial",
     "NeuralNetwork",
     "Poisson",
     "PoissonRegression",
+    "StudentT",
     "Supervised",
     "Uncertainty",
     "VaryingGaussian",
     "VaryingStudentT",
+    "Weibull",
+    "ZeroInflatedNegativeBinomial",
+    "ZeroInflatedPoisson",
     "uncertainty",
 ]

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,9 +54,16 @@ def check_column(frame: Frame, name: str, where: str) -> None:
     """Refuse a column that is not there, with the nearest name that is."""
     if name in frame.columns:
         return
-    near = difflib.get_close_matches(name, list(frame.columns), n=1, cutoff=0.6)
-    folded = [column for column in frame.columns if column.casefold() == name.casefold()]
-    guess = f" Did you mean '{shown((folded or near)[0])}'?" if folded or near else ""
+    near = nearest(name, frame.columns)
+    guess = "" if near is None else f" Did you mean '{shown(near)}'?"
     raise TableError(
         f"There is no column '{shown(name)}' in {shown(where)}.{guess} Its columns are {listed(list(frame.columns))}."
     )
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """Return the name that somebody who wrote `name` may have meant, or None."""
+    names = list(names)
+    same_letters = [other for other in names if other.casefold() == name.casefold()]
+    close = same_letters or difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return close[0] if close else None

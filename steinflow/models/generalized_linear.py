@@ -12,6 +12,7 @@ from jaxtyping import ArrayLike
 
 from steinflow.devices.arrays import as_array
 from steinflow.models.families import Bernoulli, Categorical, Family, Gaussian, Poisson
+from steinflow.models.heads import Head, log_prior_of_auxiliary
 from steinflow.models.supervised import Supervised, log_gamma_prior, sample_log_gamma
 from steinflow.typing import Array, Params, PRNGKeyArray, Scalar
 
@@ -49,6 +50,8 @@ class _Prior(eqx.Module):
         value += log_gamma_prior(log_alpha, shape=self.shape, rate=self.rate)
         if "log_gamma" in params:
             value += log_gamma_prior(params["log_gamma"], shape=self.noise_shape, rate=self.noise_rate)
+        if "auxiliary" in params:
+            value += log_prior_of_auxiliary(params["auxiliary"])
         return value
 
 
@@ -56,12 +59,14 @@ class GeneralizedLinear(Supervised):
     """A generalised linear model of any family.
 
     The particle is a dict: `w` (features, and the intercept last; with K outputs a second axis), `log_alpha`, and for
-    families with noise `log_gamma`.
+    families with noise `log_gamma`. Other parameters of the family are in the entry `auxiliary`, as `log_nu` or
+    `logit_zi`.
 
     Args:
         X: one row per example.
         y: one entry per row.
-        family: `sf.models.Gaussian()`, `Bernoulli()`, `Categorical(K)`, `Poisson()` or your own.
+        family: any of `sf.models`, such as `Gaussian()`, `Categorical(K)` or `NegativeBinomial()`, or your own; or a
+            `Head`, such as `VaryingGaussian()`, which says what else is an output.
         batch_size: rows per step; all of them if not given.
 
     Other arguments:
@@ -84,7 +89,7 @@ class GeneralizedLinear(Supervised):
         self,
         X: ArrayLike,
         y: ArrayLike,
-        family: Family,
+        family: Family | Head,
         *,
         batch_size: int | None = None,
         intercept: bool = True,
@@ -119,7 +124,7 @@ class GeneralizedLinear(Supervised):
     @eqx.filter_jit  # a dozen small operations, each of which would be compiled by itself
     def sample_prior(self, key: PRNGKeyArray) -> Params:
         weight_key, alpha_key, gamma_key = jax.random.split(key, 3)
-        prior, outputs = self.hyper, self.family.num_outputs
+        prior, outputs = self.hyper, self.head.num_outputs
         log_alpha = sample_log_gamma(alpha_key, shape=prior.shape, rate=prior.rate)
         num_weights = self.data.values["X"].shape[1] + self.intercept
         shape = (num_weights,) if outputs == 1 else (num_weights, outputs)
@@ -129,9 +134,9 @@ class GeneralizedLinear(Supervised):
             center, scale = prior.intercepts
             w = w.at[-1].set(center + scale * weights[-1])
         params = {"log_alpha": log_alpha, "w": w}
-        if self.family.noisy:
+        if self.head.noisy:
             params["log_gamma"] = sample_log_gamma(gamma_key, shape=prior.noise_shape, rate=prior.noise_rate)
-        return params
+        return self.head.with_auxiliary(params, gamma_key)
 
 
 class LogisticRegression(GeneralizedLinear):
@@ -175,7 +180,7 @@ class LogisticRegression(GeneralizedLinear):
         w, alpha = params["w"], jnp.exp(params["log_alpha"])
         features = self.data.values["X"]
         features = _with_constant(features) if self.intercept else features
-        p = self.family.mean(features @ w)
+        p = self.family.mean({"mu": features @ w}, {})
         curvature = p * (1 - p) if p.ndim == 1 else jnp.sum(p * (1 - p), axis=1)
         likelihood = curvature @ jnp.sum(features**2, axis=1)
         return -likelihood - w.size * alpha - 0.5 * alpha * jnp.sum(w**2) - self.hyper.rate * alpha

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import ArrayLike
 
 from steinflow.models.families import Family, Gaussian
+from steinflow.models.heads import Head, log_prior_of_auxiliary
 from steinflow.models.neural_network import USUAL_SCALE, PriorScale, prior_of_scale
 from steinflow.models.supervised import Supervised, log_gamma_prior
 from steinflow.targets.posterior import ApproachedPrior, approach_of
@@ -23,7 +24,7 @@ def from_network(
     X: ArrayLike,
     y: ArrayLike,
     *,
-    family: Family = Gaussian(),
+    family: Family | Head = Gaussian(),
     prior_scale: PriorScale = USUAL_SCALE,
     log_prior: Callable[[Params], Scalar] | None = None,
     random: Callable[[Params], Params] | None = None,
@@ -33,9 +34,9 @@ def from_network(
     """Return the posterior of a network's parameters.
 
     Particles are dictionaries: `network` holds the module's parameters in its own structure, and for real y `log_gamma`
-    holds the log precision of the noise on the standardised scale. `sf.models.uncertainty(target, result.particles, X)`
-    splits the uncertainty of predictions into epistemic and aleatoric parts; `target.predict` and `target.evaluate`
-    work as for all models.
+    holds the log precision of the noise on the standardised scale; other parameters of the family are in `auxiliary`,
+    as `log_alpha` or `logit_zi`. `sf.models.uncertainty(target, result.particles, X)` splits the uncertainty of
+    predictions into epistemic and aleatoric parts; `target.predict` and `target.evaluate` work as for all models.
 
     Args:
         network: a function from a key to an Equinox module (called on one row) or an nnx module (called on a batch), a
@@ -43,8 +44,8 @@ def from_network(
             (for a function, or linen), otherwise from the prior. Dropout is off.
         X: one row per example; rows may have any shape.
         y: one entry per row.
-        family: what the outputs mean: `sf.models.Gaussian()`, `VaryingGaussian()`, `VaryingStudentT()`, `Bernoulli()`,
-            `Categorical(K)` or `Poisson()`.
+        family: what the outputs mean, any of `sf.models`: `Gaussian()`, `Bernoulli()`, `Categorical(K)`, `Poisson()`,
+            `NegativeBinomial()`, ..., or a `Head`, such as `VaryingGaussian()` and `VaryingStudentT()` (two outputs).
         prior_scale: parameters have the prior N(0, prior_scale² / fan_in), with fan_in = 1 for biases and other
             vectors. "learned" gives every array a scale of its own, which is integrated out. Use it with `sf.Ensemble`,
             which follows the mass; a method that climbs the density, such as `sf.MAP`, needs a number. With very few
@@ -95,7 +96,7 @@ class NetworkPosterior(Supervised):
         super().__init__(
             X,
             y,
-            _Forward(module, shape, family.num_outputs),
+            _Forward(module, shape, Head.of(family).num_outputs),
             _Prior(log_prior),
             family=family,
             batch_size=batch_size,
@@ -107,7 +108,7 @@ class NetworkPosterior(Supervised):
         return False
 
     def sample_prior(self, key: PRNGKeyArray) -> Params:
-        return self.with_first_noise({"network": self.start(key)})
+        return self.with_first_noise({"network": self.start(key)}, key)
 
 
 class _Forward(eqx.Module):
@@ -143,6 +144,8 @@ class _Prior(ApproachedPrior):
         value = self.network(params["network"])
         if "log_gamma" in params:
             value += log_gamma_prior(params["log_gamma"], shape=1.0, rate=0.1)
+        if "auxiliary" in params:
+            value += log_prior_of_auxiliary(params["auxiliary"])
         return value
 
 

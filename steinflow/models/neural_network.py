@@ -10,7 +10,7 @@ that is integrated out suits most, for methods that follow the mass and not the 
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import equinox as eqx
 import jax
@@ -19,7 +19,8 @@ import numpy as np
 from jaxtyping import ArrayLike
 
 from steinflow.devices.arrays import as_array
-from steinflow.models.families import Bernoulli, Categorical, Family, Gaussian
+from steinflow.models.families import Family, Gaussian
+from steinflow.models.heads import Head, log_prior_of_auxiliary
 from steinflow.models.supervised import Supervised, log_gamma_prior, sample_log_gamma
 from steinflow.targets.posterior import Approached, ApproachedPrior
 from steinflow.typing import Array, Params, PRNGKeyArray, Scalar
@@ -33,12 +34,28 @@ class _Layers(eqx.Module):
     activation: Callable[[Array], Array]
 
     def __call__(self, params, X):
-        *hidden, last = zip(params["weights"], params["biases"], strict=True)
-        columns = X.T  # one example per column: with many particles this takes half the time of rows
-        for weights, biases in hidden:
-            columns = self.activation((weights.T @ columns + biases[:, None]).T).T
-        outputs = last[0].T @ columns + last[1][:, None]
-        return outputs[0] if len(outputs) == 1 else outputs.T
+        layers = list(zip(params["weights"], params["biases"], strict=True))
+        outputs = through_layers(layers, X, self.activation)
+        return outputs[..., 0] if outputs.shape[-1] == 1 else outputs
+
+
+def through_layers(layers: Sequence[tuple[Any, Any]], X: Any, activation: Callable[[Any], Any]) -> Any:
+    """Return the outputs of a network for every row, the last axis; arrays are of JAX or of NumPy, all of them.
+
+    Args:
+        layers: weights, inputs x outputs, and biases of every layer; those of many particles have an axis in front.
+        X: one row per example.
+        activation: between layers; it is given rows.
+    """
+    *hidden, (last, last_biases) = layers
+    columns = _flipped(X)  # one example per column: with many particles this takes half the time of rows
+    for weights, biases in hidden:
+        columns = _flipped(activation(_flipped(_flipped(weights) @ columns + biases[..., None])))
+    return _flipped(_flipped(last) @ columns + last_biases[..., None])
+
+
+def _flipped(x):
+    return x.swapaxes(-1, -2)
 
 
 class FanIn(Approached):
@@ -107,7 +124,7 @@ class LearnedScales(Approached):
 
 def usual_scale(family: Family) -> PriorScale:
     """Return the scale of a prior where none is given: learned for classes, since logits have no unit of their own."""
-    return "learned" if isinstance(family, Bernoulli | Categorical) else USUAL_SCALE
+    return "learned" if family.of_classes else USUAL_SCALE
 
 
 def prior_of_scale(scale: PriorScale, *, outputs_last: bool = True) -> FanIn | LearnedScales:
@@ -141,6 +158,8 @@ class _Prior(ApproachedPrior):
             value = self.of_weights(leaves)
         if "log_gamma" in params:
             value += log_gamma_prior(params["log_gamma"], shape=self.shape, rate=self.rate)
+        if "auxiliary" in params:
+            value += log_prior_of_auxiliary(params["auxiliary"])
         return value
 
     def _of_inferred_width(self, leaves, log_lambda):
@@ -153,14 +172,15 @@ class NeuralNetwork(Supervised):
     """A Bayesian neural network.
 
     The particle is a dict: `weights` and `biases`, a tuple with one array per layer, `log_lambda` unless `prior_scale`
-    is given, and for real y `log_gamma`, the noise precision on the standardised scale.
+    is given, and for real y `log_gamma`, the noise precision on the standardised scale. Other parameters of the family
+    are in the entry `auxiliary`, such as `log_alpha`.
 
     Args:
         X: one row per example.
         y: one entry per row.
         hidden: units of every hidden layer.
         activation: "relu", "tanh" or any other function in `jax.nn`, or a function of an array.
-        family: `sf.models.Gaussian()`, `Bernoulli()`, `Categorical(K)`, `Poisson()` or your own.
+        family: as for `GeneralizedLinear`.
         batch_size: rows per step; all of them if not given.
 
     Particles start as in the authors' code: weights from N(0, 1/(fan_in + 1)), biases at zero, lambda small, from
@@ -198,7 +218,7 @@ class NeuralNetwork(Supervised):
         hidden: Sequence[int] = (50,),
         activation: str | Callable[[Array], Array] = "relu",
         *,
-        family: Family = Gaussian(),
+        family: Family | Head = Gaussian(),
         batch_size: int | None = None,
         prior_scale: PriorScale | None = None,
         standardize: bool = True,
@@ -221,7 +241,7 @@ class NeuralNetwork(Supervised):
             batch_size=batch_size,
             standardize=standardize,
         )
-        self.sizes = (self.data.values["X"].shape[1], *map(int, hidden), family.num_outputs)
+        self.sizes = (self.data.values["X"].shape[1], *map(int, hidden), self.head.num_outputs)
 
     @property
     def identified(self) -> bool:
@@ -240,7 +260,7 @@ class NeuralNetwork(Supervised):
         }
         if prior.of_weights is None:
             params["log_lambda"] = sample_log_gamma(lambda_key, shape=prior.shape, rate=1 / prior.rate)
-        return self.with_first_noise(params)
+        return self.with_first_noise(params, lambda_key)
 
 
 def _activation(activation: str | Callable[[Array], Array]) -> Callable[[Array], Array]:

@@ -11,6 +11,9 @@ from jaxtyping import ArrayLike
 
 from steinflow.devices.arrays import as_array
 from steinflow.models.families import Family
+from steinflow.models.families.base import Forms
+from steinflow.models.families.real import Noisy
+from steinflow.models.heads import Head
 from steinflow.targets.data import Rows
 from steinflow.targets.forecasts import Forecaster
 from steinflow.targets.observations import Observations, Predictions
@@ -59,25 +62,26 @@ def usual_batch_size(num_rows: int, *, is_network: bool = False) -> int | None:
 
 
 class Likelihood(Approached, Forecaster):
-    """log p(y | f(params, X)) for every row; where it is to be climbed, what the family has for that."""
+    """log p(y | f(params, X)) for every row; where it is to be climbed, what the head has for that."""
 
     forward: Callable[[Params, Array], Array]
-    family: Family
+    head: Head
     climbed: bool = False
 
     @property
     def approach(self) -> "Likelihood":
-        return Likelihood(self.forward, self.family, climbed=True)
+        return Likelihood(self.forward, self.head, climbed=True)
 
     def __call__(self, params, batch):
-        value = self.family.climbed_log_density if self.climbed else self.family.log_density
-        return value(self.forward(params, batch["X"]), batch["y"], params.get("log_gamma"))
+        forms = self.head.forms(self.forward(params, batch["X"]), params)
+        values = self.head.family.log_density(forms, batch)
+        return self.head.climbed(forms, values) if self.climbed else values
 
     def forecasts(self, params, rows):
-        return self.family.forecasts(self.forward(params, rows["X"]), rows["y"], params.get("log_gamma"))
+        return self.head.family.forecasts(self.head.forms(self.forward(params, rows["X"]), params), rows)
 
     def calibration(self, forecasts, rows):
-        return self.family.calibration(forecasts, np.asarray(rows["y"]))
+        return self.head.family.calibration(forecasts, np.asarray(rows["y"]))
 
 
 class Weighted(Approached, Forecaster):
@@ -117,39 +121,57 @@ class Supervised(Posterior):
         ValueError: if X and y have not as many rows, or the family does not take such y.
     """
 
-    family: Family = eqx.field(kw_only=True)
+    head: Head = eqx.field(kw_only=True)
     forward: Callable[[Params, Array], Array] = eqx.field(kw_only=True)
     inputs: Scaling = eqx.field(kw_only=True)
     responses: Scaling = eqx.field(kw_only=True)
 
     def __init__(self, X, y, forward, log_prior, *, family, batch_size, standardize):
-        X, y = as_features(X), family.encode(np.asarray(y).reshape(-1))
+        self.head, self.forward = Head.of(family), forward
+        X, y = as_features(X), self.checked(y)
         if len(X) != len(y):
             raise ValueError(f"X and y need one entry per row; got {len(X)} rows in X and {len(y)} in y.")
-        self.family, self.forward = family, forward
         self.inputs = Scaling.of(X) if standardize else Scaling.none()
-        self.responses = Scaling.of(y) if standardize and family.real_valued else Scaling.none()
-        y = self.responses.on_host(y) if family.real_valued else y
+        self.responses = Scaling.of(y) if standardize and self.family.real_valued else Scaling.none()
+        y = self.responses.on_host(y) if self.family.real_valued else y
         data = {"X": self.inputs.on_host(X), "y": y}
-        super().__init__(log_prior, Likelihood(forward, family), data, batch_size)
+        super().__init__(log_prior, Likelihood(forward, self.head), data, batch_size)
+
+    @property
+    def family(self) -> Family:
+        """The distribution of y."""
+        return self.head.family
+
+    def checked(self, y: ArrayLike) -> Array:
+        """Return the user's y as the likelihood wants it, on its raw scale.
+
+        Raises:
+            ValueError: if the family does not take such y.
+        """
+        return checked_responses(self.family, y)
 
     @abc.abstractmethod
     def sample_prior(self, key: PRNGKeyArray) -> Params:
         """Draw one starting particle."""
 
-    def with_first_noise(self, params: Params) -> Params:
-        """Return a starting particle with, for real y, its own training error as the noise."""
-        if not self.family.noisy:
+    def with_first_noise(self, params: Params, key: PRNGKeyArray) -> Params:
+        """Return a starting particle with auxiliary parameters; noise starts at the particle's own training error."""
+        params = self.head.with_auxiliary(params, key)
+        if not self.head.noisy:
             return params
+        assert isinstance(self.family, Noisy)
         rows = slice(None, None, -(-self.data.num_rows // _ROWS_FOR_NOISE))
         X, y = self.data.values["X"][rows], self.data.values["y"][rows]
-        residuals = self.forward(params, X) - y
-        return {**params, "log_gamma": -jnp.log(jnp.maximum(jnp.mean(residuals**2), 1e-6))}  # one row may fit exactly
+        errors = self.family.deviation({"mu": self.head.mu(self.forward(params, X))}, {"y": y})
+        return {**params, "log_gamma": -jnp.log(jnp.maximum(jnp.mean(errors**2), 1e-6))}  # one row may fit exactly
 
-    def outputs(self, params: Params, X: Array) -> Array:
-        """Return f(x) of one particle for every row, on the scale of the raw y."""
-        outputs = self.forward(params, self.inputs(jnp.asarray(X, float)))
-        return self.family.in_units(outputs, self.responses.shift, self.responses.scale)
+    def forms(self, params: Params, X: Array) -> Forms:
+        """Return the parameters of the family for every row, given one particle, on the scale of the model."""
+        return self.head.forms(self.forward(params, X), params)
+
+    def mean(self, params: Params, X: ArrayLike) -> Array:
+        """Return the mean of y for every row, given one particle; of classes, their probabilities."""
+        return self.raw(self.family.mean(self.forms(params, self.inputs(jnp.asarray(X, float))), {}))
 
     def predict(self, particles: Params, X: ArrayLike, *, weights: Weights | None = None) -> Array:
         """Return the posterior mean of y for every row: for classes, their probabilities (of class 1 if there are two).
@@ -163,7 +185,7 @@ class Supervised(Posterior):
 
     def log_predictive(self, particles: Params, X: ArrayLike, y: ArrayLike, *, weights: Weights | None = None) -> Array:
         r"""Return $\log \sum_j w_j\, p(y_i \mid x_i, \theta_j)$ for every row, y on its raw scale."""
-        y = self.family.encode(np.asarray(y).reshape(-1))
+        y = self.checked(y)
         return _log_predictive(self, particles, as_features(X), y, log_weights_of(particles, weights))
 
     def evaluate(
@@ -171,7 +193,7 @@ class Supervised(Posterior):
     ) -> dict[str, float]:
         """Return the mean test `log_likelihood` and the `accuracy` (classes) or `rmse` (numbers), as the paper does."""
         means = self.predict(particles, X, weights=weights)
-        metrics = self.family.metrics(means, self.family.encode(np.asarray(y).reshape(-1)))
+        metrics = self.family.metrics(means, self.checked(y))
         log_likelihood = jnp.mean(self.log_predictive(particles, X, y, weights=weights))
         return {name: float(value) for name, value in {**metrics, "log_likelihood": log_likelihood}.items()}
 
@@ -210,13 +232,13 @@ class ObservedResponses(Observations):
 
     def predictive(self, particles, X=None, *, key):
         inputs = self.model.data.values["X"] if X is None else self.model.inputs(as_features(X))
+        forms = jax.tree.map(lambda leaf: np.asarray(leaf, float), _forms(self.model, particles, inputs))
+        return {"y": self.model.raw(as_array(self.model.family.sample(generator(key), forms, {})))}
 
-        def one(params, key):
-            outputs = self.model.forward(params, inputs)
-            return self.model.raw(self.model.family.sample(key, outputs, params.get("log_gamma")))
 
-        keys = jax.random.split(key, len(jax.tree.leaves(particles)[0]))
-        return {"y": jax.vmap(one)(particles, keys)}
+@eqx.filter_jit
+def _forms(model, particles, X):
+    return _over_particles(lambda params: model.forms(params, X), particles)
 
 
 @eqx.filter_jit
@@ -224,8 +246,8 @@ def _predictions(model, particles, X, y):
     """Return what every particle expects of standardised rows, in units of the model."""
 
     def one(params):
-        outputs = model.forward(params, X)
-        return jnp.ravel(model.family.mean(outputs)), jnp.ravel(model.family.variance(outputs, params.get("log_gamma")))
+        mean, variance = mean_and_variance(model.family, model.forms(params, X))
+        return jnp.ravel(mean), jnp.ravel(variance)
 
     means, variances = _over_particles(one, particles)
     return Predictions(means, variances, jnp.ravel(model.family.numbers(y)))
@@ -233,7 +255,7 @@ def _predictions(model, particles, X, y):
 
 @eqx.filter_jit
 def _predict(model, particles, X, log_weights):
-    means = _over_particles(lambda params: model.family.mean(model.outputs(params, X)), particles)
+    means = _over_particles(lambda params: model.mean(params, X), particles)
     return jnp.tensordot(jnp.exp(log_weights), means, axes=1)
 
 
@@ -251,6 +273,12 @@ def log_mean_likelihood(
     return jax.nn.logsumexp(values + log_weights[:, None], axis=0)
 
 
+def mean_and_variance(family: Family, forms: Forms) -> tuple[Array, Array]:
+    """Return both for every row; where all rows have the same noise, forms have it once."""
+    mean = family.mean(forms, {})
+    return mean, jnp.broadcast_to(family.variance(forms, {}), mean.shape)
+
+
 def _over_particles(function, particles):
     return jax.lax.map(function, particles, batch_size=PARTICLES_AT_ONCE)
 
@@ -260,6 +288,19 @@ def log_weights_of(particles: Params, weights: Weights | None = None) -> Array:
     n = len(jax.tree.leaves(particles)[0])
     with np.errstate(divide="ignore"):  # a weight of zero has the logarithm of minus infinity
         return as_array(np.log(np.full(n, 1 / n) if weights is None else np.asarray(weights)), float)
+
+
+def checked_responses(family: Family, y: ArrayLike) -> Array:
+    """Return y as one column of what the family takes."""
+    y = np.asarray(y).reshape(-1)
+    if not np.all(np.isfinite(y)):
+        raise ValueError("y has missing or infinite values; drop those rows.")
+    return as_array(family.check(y), float if family.num_classes is None else int)
+
+
+def generator(key: PRNGKeyArray) -> np.random.Generator:
+    """Return a generator of NumPy that is seeded by a key."""
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
 
 def as_features(X) -> Array:

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import ArrayLike
 
-from steinflow.models.families import Bernoulli, Categorical
-from steinflow.models.supervised import PARTICLES_AT_ONCE, Supervised, as_features
+from steinflow.models.families import Bernoulli
+from steinflow.models.supervised import PARTICLES_AT_ONCE, Supervised, as_features, mean_and_variance
 from steinflow.typing import Array, Params, Weights
 
 
@@ -62,16 +62,15 @@ def _uncertainty(model, particles, X, weights) -> Uncertainty:
     family = model.family
 
     def one(params):
-        outputs = model.forward(params, model.inputs(X))
-        mean = family.mean(family.in_units(outputs, model.responses.shift, model.responses.scale))
-        if isinstance(family, Bernoulli | Categorical):
+        mean, variance = mean_and_variance(family, model.forms(params, model.inputs(X)))
+        if family.of_classes:
             return mean, _entropy(mean, family)
-        return mean, family.variance(outputs, params.get("log_gamma")) * model.responses.scale**2
+        return model.raw(mean), variance * model.responses.scale**2
 
     means, noises = jax.lax.map(one, particles, batch_size=PARTICLES_AT_ONCE)
     mean = jnp.tensordot(weights, means, axes=1)
     noise = weights @ noises
-    if isinstance(family, Bernoulli | Categorical):
+    if family.of_classes:
         total = _entropy(mean, family)
         return Uncertainty(mean, jnp.maximum(total - noise, 0.0), noise, total)
     spread = weights @ (means - mean) ** 2

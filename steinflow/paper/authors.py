@@ -6,7 +6,6 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jaxtyping import ArrayLike
 
@@ -83,7 +82,7 @@ def with_dev_noise(model: sf.models.NeuralNetwork, particles: Params, X: ArrayLi
     The authors' code does this before it computes test log-likelihoods: it compares the posterior noise with the
     maximiser on rows held out from training, and the maximiser always wins.
     """
-    y = model.responses(model.family.encode(np.asarray(y)))
+    y = model.responses(model.checked(y))
     return {**particles, "log_gamma": _dev_log_gamma(model, particles, as_features(X), y)}
 
 

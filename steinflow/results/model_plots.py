@@ -51,7 +51,7 @@ def conditional_effects(result: Result, effects: Sequence[Sequence[str]] | None 
             axis.remove()
         for axis, names in zip(axes.flat, chosen, strict=False):
             _draw_effect(axis, effect_of(result, names))
-        if target.regression.family.num_levels is not None:  # the same classes in all panels
+        if target.regression.family.num_classes is not None:  # the same classes in all panels
             lines = axes.flat[0].get_legend_handles_labels()
             figure.legend(*lines, loc="outside right upper", title=target.about.response.name, title_fontsize=8)
         figure.suptitle("Conditional effects", fontsize=11)

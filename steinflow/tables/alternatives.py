@@ -10,7 +10,7 @@ from typing import Literal
 
 from steinflow.models.cells import MAX_CATEGORIES
 from steinflow.models.columns import in_formula, shown
-from steinflow.models.formulas import FAMILIES
+from steinflow.models.families import FAMILIES
 from steinflow.tables.remedies import formula_option
 
 Form = Literal["formula", "target", "network"]

@@ -37,7 +37,7 @@ def _of_formula(fitted: FormulaFit) -> str:
     name = f"'{response.name}'"
     if family.ordered:
         return f"the log-odds of a higher class of {name}"
-    if family.num_levels is not None:
+    if family.num_classes is not None:
         return f"the score of each class of {name}, against the first one"
     if family.name == "bernoulli":
         what = name if response.levels is None else f"{name} being '{response.levels[1]}'"

@@ -4,17 +4,32 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from steinflow.estimators.mixtures import Normals, Poissons, StudentTs, log_mean_exp
+from steinflow.estimators.mixtures import Mixture, log_mean_exp
+from steinflow.models.families import Gaussian, Poisson, StudentT
 
 generator = np.random.default_rng(0)
 WEIGHTS = generator.dirichlet(np.ones(30))
 MEANS = 3 * generator.normal(size=(30, 7))
 SDS = np.exp(generator.normal(size=(30, 1)))
 SCALES = np.exp(generator.normal(size=(30, 7)))
+
+
+def normals(weights, means, sds):
+    return Mixture(weights, Gaussian(), {"mu": means, "sigma": np.log(sds)})
+
+
+def students(weights, means, scales, df):
+    return Mixture(weights, StudentT(), {"mu": means, "sigma": np.log(scales), "nu": np.log(df)})
+
+
+def poissons(weights, rates):
+    return Mixture(weights, Poisson(), {"mu": np.log(rates)})
+
+
 CASES = {
-    "normals": (Normals(WEIGHTS, MEANS, SDS), stats.norm(MEANS, SDS), "logpdf", generator.normal(size=7)),
-    "students": (StudentTs(WEIGHTS, MEANS, SCALES, 5.0), stats.t(5.0, MEANS, SCALES), "logpdf", np.arange(7.0)),
-    "poissons": (Poissons(WEIGHTS, np.exp(MEANS)), stats.poisson(np.exp(MEANS)), "logpmf", np.arange(7.0)),
+    "normals": (normals(WEIGHTS, MEANS, SDS), stats.norm(MEANS, SDS), "logpdf", generator.normal(size=7)),
+    "students": (students(WEIGHTS, MEANS, SCALES, 5.0), stats.t(5.0, MEANS, SCALES), "logpdf", np.arange(7.0)),
+    "poissons": (poissons(WEIGHTS, np.exp(MEANS)), stats.poisson(np.exp(MEANS)), "logpmf", np.arange(7.0)),
 }
 
 
@@ -41,37 +56,37 @@ def test_draws_of_every_component(name):
 
 @pytest.mark.parametrize("level", [0.05, 0.5, 0.95])
 def test_quantiles(level):
-    normals, students, poissons = (CASES[name][0] for name in ("normals", "students", "poissons"))
-    for mixture in (normals, students):
+    for mixture in (CASES["normals"][0], CASES["students"][0]):
         np.testing.assert_allclose(mixture.cdf(mixture.quantile(level)), level, atol=1e-7)
-    counts = poissons.quantile(level)
+    mixture = CASES["poissons"][0]
+    counts = mixture.quantile(level)
     np.testing.assert_array_equal(counts, np.round(counts))
-    assert np.all(poissons.cdf(counts) >= level)
-    assert np.all(poissons.cdf(counts - 1) < level)
+    assert np.all(mixture.cdf(counts) >= level)
+    assert np.all(mixture.cdf(counts - 1) < level)
 
 
 def test_quantiles_of_modes_far_apart():
     # Between the modes the density vanishes, and Newton's method with it.
-    mixture = Normals(np.array([0.5, 0.5]), np.array([[-50.0], [50.0]]), np.ones((2, 1)))
+    mixture = normals(np.array([0.5, 0.5]), np.array([[-50.0], [50.0]]), np.ones((2, 1)))
     np.testing.assert_allclose(mixture.quantile(0.25), -50, atol=1e-6)
     np.testing.assert_allclose(mixture.quantile(0.75), 50, atol=1e-6)
 
 
 def test_one_particle():
     np.testing.assert_allclose(
-        Normals(np.ones(1), np.zeros((1, 1)), np.ones((1, 1))).quantile(0.95), stats.norm.ppf(0.95)
+        normals(np.ones(1), np.zeros((1, 1)), np.ones((1, 1))).quantile(0.95), stats.norm.ppf(0.95)
     )
     rates = np.array([[0.01, 1.0, 30.0]])
     for level in (0.05, 0.5, 0.95):
-        np.testing.assert_array_equal(Poissons(np.ones(1), rates).quantile(level), stats.poisson.ppf(level, rates[0]))
+        np.testing.assert_array_equal(poissons(np.ones(1), rates).quantile(level), stats.poisson.ppf(level, rates[0]))
 
 
 def test_positions_are_even_under_the_model():
     rates = np.full((1, 20_000), 2.5)
     counts = generator.poisson(2.5, 20_000).astype(float)
-    positions = Poissons(np.ones(1), rates).position(counts)
+    positions = poissons(np.ones(1), rates).position(counts)
     assert np.mean(positions) == pytest.approx(0.5, abs=0.01)
-    assert Poissons(np.ones(1), rates[:, :1]).position(np.zeros(1)) == pytest.approx(np.exp(-2.5) / 2)
+    assert poissons(np.ones(1), rates[:, :1]).position(np.zeros(1)) == pytest.approx(np.exp(-2.5) / 2)
 
 
 def test_log_mean_exp_of_what_no_particle_explains():

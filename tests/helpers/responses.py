@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import special, stats
 
-from steinflow.models.formulas import FAMILIES
+from steinflow.models.families import FAMILIES
 
 FORMS = {"mu": 0.3, "sigma": -0.4, "nu": 2.0, "alpha": 0.6, "kappa": 1.2, "zi": -1.0, "hu": -0.5}
-TRIALS, LOGITS, THRESHOLDS = 5, np.array([0.3, -1.0, 0.5]), np.array([-1.0, 0.2, 3.0])
+TRIALS, LOGITS, THRESHOLDS = 5, np.array([0.0, 0.3, -1.0, 0.5]), np.array([-1.0, 0.2, 3.0])
 _P, _ZI, _HU = (special.expit(FORMS[name]) for name in ("mu", "zi", "hu"))
 _MEAN, _SIGMA, _NU, _ALPHA, _KAPPA = (np.exp(FORMS[name]) for name in ("mu", "sigma", "nu", "alpha", "kappa"))
 _POISSON, _NEGBINOMIAL = stats.poisson(_MEAN), stats.nbinom(_ALPHA, _ALPHA / (_ALPHA + _MEAN))
@@ -47,7 +47,7 @@ NUMBERS = {
     "hurdle_negbinomial": _hurdle(_NEGBINOMIAL),
 }
 CLASSES = {
-    "categorical": _classes(special.softmax([0.0, *LOGITS])),
+    "categorical": _classes(special.softmax(LOGITS)),
     "cumulative": _classes(np.diff(special.expit(THRESHOLDS - FORMS["mu"]), prepend=0.0, append=1.0)),
 }
 CONTINUOUS = ("gaussian", "t", "lognormal", "gamma", "weibull", "exponential", "beta")
@@ -72,7 +72,7 @@ def total(name, values):
 
 
 def family_of(name):
-    return FAMILIES[name](num_levels=4) if name in CLASSES else FAMILIES[name]()
+    return FAMILIES[name](4) if name in CLASSES else FAMILIES[name]()
 
 
 def forms_of(name, num_rows):
@@ -89,22 +89,23 @@ def rows_of(name, y):
 
 @functools.cache  # one compiled piece for every family, though several tests ask
 def known(name):
-    """Log densities, means, and log survivals where there are any, at all values of a response."""
+    """What a family says at all values of a response: a dictionary by the names of its methods."""
     y, family = values_of(name), family_of(name)
 
     def computed(forms, rows):
-        survival = family.log_survival(forms, rows) if family.censored else None
-        return family.log_density(forms, rows), family.mean(forms, rows), survival
+        methods = ["log_density", "mean", "variance", "cdf", *(["log_survival"] if family.censored else [])]
+        return {method: getattr(family, method)(forms, rows) for method in methods}
 
-    return jax.tree.map(
-        np.asarray, jax.jit(computed)(*jax.tree.map(jnp.asarray, (forms_of(name, len(y)), rows_of(name, y))))
-    )
+    given = forms_of(name, len(y)), rows_of(name, y)
+    on_device = jax.tree.map(np.asarray, jax.jit(computed)(*jax.tree.map(jnp.asarray, given)))
+    with np.errstate(all="ignore"):
+        on_host = computed(*given)
+    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-12), on_host, on_device)
+    assert not any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(on_host))
+    return on_device
 
 
 def drawn(name, number):
     """So many draws of a response."""
-    forms, (_, mean, _) = forms_of(name, number), known(name)
-    forms = {form: values if form == "threshold" else values[None] for form, values in forms.items()}
-    means = np.broadcast_to(mean[0], (1, number, *mean.shape[1:]))
-    rows = rows_of(name, np.zeros(number))
-    return family_of(name).sample(np.random.default_rng(0), forms, means, rows)[0]
+    forms = {form: values[None] for form, values in forms_of(name, number).items()}
+    return family_of(name).sample(np.random.default_rng(0), forms, rows_of(name, np.zeros(number)))[0]

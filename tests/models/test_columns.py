@@ -4,7 +4,17 @@ import numpy as np
 import pandas
 import pytest
 
-from steinflow.models.columns import TableError, as_text, check_column, counted, in_formula, label_of, listed, shown
+from steinflow.models.columns import (
+    TableError,
+    as_text,
+    check_column,
+    counted,
+    in_formula,
+    label_of,
+    listed,
+    nearest,
+    shown,
+)
 
 
 def test_names_from_files_cannot_control_the_terminal():
@@ -56,3 +66,9 @@ def test_a_column_that_is_not_there():
             check_column(frame, name, "data.csv")
     with pytest.raises(TableError, match=r"in data.csv\. Its columns are 'Age', 'price'"):
         check_column(frame, "zzz", "data.csv")
+
+
+def test_the_nearest_name():
+    assert nearest("AGE", ["cage", "age"]) == "age"
+    assert nearest("heigth", ["weight", "height"]) == "height"
+    assert nearest("q", ["weight", "height"]) is None

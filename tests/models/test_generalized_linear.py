@@ -135,10 +135,10 @@ def test_a_second_model_of_the_same_shape_does_not_compile_again(rows):
     count = 0
 
     class Counted(sf.models.Gaussian):
-        def log_density(self, outputs, y, log_gamma):
+        def log_density(self, forms, rows):
             nonlocal count
             count += 1
-            return super().log_density(outputs, y, log_gamma)
+            return super().log_density(forms, rows)
 
     def run(y):
         model = sf.models.GeneralizedLinear(rows[0], y, Counted())
@@ -152,7 +152,7 @@ def test_a_second_model_of_the_same_shape_does_not_compile_again(rows):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda X: sf.models.LogisticRegression(X, np.arange(60)), "labels must be 0 and 1"),
+        (lambda X: sf.models.LogisticRegression(X, np.arange(60)), "labels 0 and 1"),
         (lambda X: sf.models.LogisticRegression(X, np.arange(60), num_classes=3), r"0 \.\. 2"),
         (lambda X: sf.models.LogisticRegression(X, np.zeros(59)), "one entry per row"),
         (lambda X: sf.models.LogisticRegression(X[:, 0], np.zeros(60)), "matrix"),

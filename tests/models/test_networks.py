@@ -50,7 +50,7 @@ def test_every_kind_of_module(name):
     leaves = jax.tree.leaves(particles["network"])
     assert sorted(leaf.shape for leaf in leaves)[:2] == [(5, 1), (5, 1, 10)]
     assert all(np.std(leaf, axis=0).max() > 0 for leaf in leaves if leaf.ndim > 2)  # every particle starts elsewhere
-    means = jax.jit(jax.vmap(lambda params: target.outputs(params, X)))(particles)
+    means = jax.jit(jax.vmap(lambda params: target.mean(params, X)))(particles)
     np.testing.assert_allclose(target.predict(particles, X), np.mean(means, axis=0), rtol=1e-4)
     batch = target.data.minibatch(jax.random.key(0), jnp.asarray(0))
     one = jax.tree.map(lambda x: x[0], particles)
@@ -140,9 +140,10 @@ def test_running_averages_stay_out_of_the_posterior():
     network(jnp.asarray(5 + 2 * X, jnp.float32))  # a pass in training, which moves the averages
     averages = np.asarray(network.norm.mean[...])
     target = sf.from_network(network, X, Y)
-    params = target.sample_prior(jax.random.key(0))["network"]
+    drawn = target.sample_prior(jax.random.key(0))
+    params = drawn["network"]
     assert sorted(leaf.shape for leaf in jax.tree.leaves(params)) == [(1,), (1, 10), (10,), (10,), (10,), (10, 1)]
-    outputs = eqx.filter_jit(target.outputs)({"network": params}, X)
+    means = eqx.filter_jit(target.mean)(drawn, X)
     assert np.any(averages != 0)
     # By hand, with the averages of the module and the drawn parameters.
     h = (target.inputs(X) @ params["first"]["kernel"][...] + params["first"]["bias"][...] - averages) / np.sqrt(
@@ -150,7 +151,7 @@ def test_running_averages_stay_out_of_the_posterior():
     )
     h = np.tanh(h * params["norm"]["scale"][...] + params["norm"]["bias"][...])
     expected = target.raw(h @ params["last"]["kernel"][...] + params["last"]["bias"][...])
-    np.testing.assert_allclose(outputs, np.ravel(expected), rtol=1e-4)
+    np.testing.assert_allclose(means, np.ravel(expected), rtol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +165,7 @@ def test_only_the_last_layer_is_random(name, last):
     assert sorted(leaf.size for leaf in jax.tree.leaves(params["network"])) == [1, 10]
     filled = eqx.tree_at(last, whole.forward.module.params, params["network"])
     np.testing.assert_allclose(
-        eqx.filter_jit(part.outputs)(params, X), eqx.filter_jit(whole.outputs)({"network": filled}, X), rtol=1e-5
+        eqx.filter_jit(part.mean)(params, X), eqx.filter_jit(whole.mean)({**params, "network": filled}, X), rtol=1e-5
     )
 
 

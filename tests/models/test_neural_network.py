@@ -8,7 +8,7 @@ import pytest
 from scipy import special
 
 import steinflow as sf
-from steinflow.models.neural_network import prior_of_scale
+from steinflow.models.neural_network import prior_of_scale, through_layers
 from steinflow.targets.flat import flatten
 
 
@@ -46,7 +46,7 @@ def test_starts_are_the_authors(rows):
     assert all(np.all(biases == 0) for biases in draws["biases"])
     np.testing.assert_allclose(np.mean(np.exp(draws["log_lambda"])), 0.1, rtol=0.15)
     one = jax.tree.map(lambda leaf: leaf[0], draws)
-    errors = jax.jit(lambda one: model.outputs(one, rows[0]))(one) - rows[1]
+    errors = jax.jit(lambda one: model.mean(one, rows[0]))(one) - rows[1]
     scale = np.std(rows[1])
     np.testing.assert_allclose(np.exp(-one["log_gamma"]) * scale**2, np.mean(errors**2), rtol=1e-3)
 
@@ -55,7 +55,7 @@ def test_evaluation(rows, x64):
     X, y = rows
     model = sf.models.NeuralNetwork(X[:40], y[:40], hidden=(4,))
     particles = jax.jit(jax.vmap(model.sample_prior))(jax.random.split(jax.random.key(0), 3))
-    outputs = np.asarray(jax.jit(jax.vmap(lambda params: model.outputs(params, X)))(particles))
+    outputs = np.asarray(jax.jit(jax.vmap(lambda params: model.mean(params, X)))(particles))
     test = slice(45, 50)
     metrics = model.evaluate(particles, X[test], y[test])
     mean = outputs.mean(axis=0)
@@ -86,6 +86,19 @@ def test_any_depth_and_activation(rows, hidden, activation, x64):
         return flat.scores(x)[0] @ direction, numeric
 
     np.testing.assert_allclose(*both(x), rtol=1e-4)
+
+
+@pytest.mark.parametrize("num_outputs", [1, 2])
+def test_many_particles_at_once_on_the_host(rows, num_outputs, x64):
+    X, y = rows
+    family = sf.models.Gaussian() if num_outputs == 1 else sf.models.VaryingGaussian()
+    model = sf.models.NeuralNetwork(X, y, hidden=(4, 3), activation="tanh", family=family)
+    particles = jax.jit(jax.vmap(model.sample_prior))(jax.random.split(jax.random.key(0), 5))
+    expected = jax.jit(jax.vmap(model.forward, (0, None)))(particles, model.data.values["X"])
+    layers = list(zip(*(map(np.asarray, particles[name]) for name in ("weights", "biases")), strict=True))
+    found = through_layers(layers, np.asarray(model.data.values["X"]), np.tanh)
+    assert isinstance(found, np.ndarray)
+    np.testing.assert_allclose(found, np.reshape(expected, (5, 50, num_outputs)), rtol=1e-10)
 
 
 def test_learned_scales_are_integrated_out(x64):

@@ -101,7 +101,7 @@ def test_noise_of_held_out_rows(x64):
     model = sf.models.NeuralNetwork(X[:40], y[:40], hidden=(4,))
     particles = jax.vmap(model.sample_prior)(jax.random.split(jax.random.key(0), 3))
     tuned = with_dev_noise(model, particles, X[dev], y[dev])
-    outputs = np.asarray(jax.vmap(lambda params: model.outputs(params, X))(particles))
+    outputs = np.asarray(jax.vmap(lambda params: model.mean(params, X))(particles))
     # Gamma is on the scale of the standardised y.
     best = np.std(y[:40]) ** 2 / np.mean((y - outputs)[:, dev] ** 2, axis=1)
     np.testing.assert_allclose(np.exp(tuned["log_gamma"]), best, rtol=1e-9)

@@ -103,7 +103,7 @@ def test_networks_are_judged_by_their_predictions(family, y):
     found = result.info["predictions"]
     assert result.verdict.metrics == found
     # By hand: the errors of the averaged prediction over what all particles expect.
-    if family.real_valued:
+    if model.family.real_valued:
         mean, _, _, total = map(np.asarray, sf.models.uncertainty(model, result.particles, X))
         expected = np.mean((y - mean) ** 2) / np.mean(total**2)
         assert found["surprise"] == pytest.approx(expected, rel=1e-3)

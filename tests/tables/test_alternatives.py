@@ -7,7 +7,7 @@ import numpy as np
 import pandas
 import pytest
 
-from steinflow.models.formulas import FAMILIES
+from steinflow.models.families import FAMILIES
 from steinflow.tables.alternatives import FEW_LEVELS, Model, _terms
 from steinflow.tables.fitting import prepare
 from steinflow.tables.formula_problems import FormulaProblem

@@ -43,14 +43,15 @@ def test_classes_that_are_too_sure():
 def test_forecasts_of_families():
     outputs = RNG.normal(size=8).astype(np.float32)
     y, log_gamma = RNG.normal(size=8).astype(np.float32), jnp.asarray(0.4)
-    found = sf.models.Gaussian().forecasts(outputs, y, log_gamma)[:, 0]
+    forms = sf.models.Head(sf.models.Gaussian()).forms(jnp.asarray(outputs), {"log_gamma": log_gamma})
+    found = sf.models.Gaussian().forecasts(forms, {"y": y})[:, 0]
     np.testing.assert_allclose(found, stats.norm(outputs, np.exp(-0.2)).cdf(y), rtol=1e-4)
     counts, expected = RNG.poisson(2, size=8).astype(np.float32), stats.poisson(np.exp(outputs))
-    found = sf.models.Poisson().forecasts(outputs, counts, None)[:, 0]
+    found = sf.models.Poisson().forecasts({"mu": outputs}, {"y": counts})[:, 0]
     np.testing.assert_allclose(found, (expected.cdf(counts) + expected.cdf(counts - 1)) / 2, rtol=1e-4)
-    probabilities = np.asarray(sf.models.Bernoulli().forecasts(outputs, None, None))
+    probabilities = np.asarray(sf.models.Bernoulli().forecasts({"mu": outputs}, {}))
     np.testing.assert_allclose(probabilities[:, 1], 1 / (1 + np.exp(-outputs)), rtol=1e-5)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-5)
-    right = sf.models.Bernoulli().calibration(probabilities, np.sign(outputs))
+    right = sf.models.Bernoulli().calibration(probabilities, outputs > 0)
     assert right["kept"] == 1
     assert sf.models.Categorical(2).calibration(probabilities, (outputs > 0).astype(int)) == right

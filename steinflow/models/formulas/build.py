@@ -7,11 +7,11 @@ from typing import Any, Literal, SupportsIndex
 import jax.numpy as jnp
 import numpy as np
 
+from steinflow.models.families.names import family_named, link_of
 from steinflow.models.formulas.cells import check_predictors
 from steinflow.models.formulas.design import Design, collinear, far, names_of_columns, warn
 from steinflow.models.formulas.elsewhere import check_foreign
 from steinflow.models.formulas.labels import labels_of
-from steinflow.models.formulas.names import family_named, link_of
 from steinflow.models.formulas.predictions import predictor_rows, response_rows
 from steinflow.models.formulas.predictors import Predictor
 from steinflow.models.formulas.priors import Prior, replaced
@@ -27,7 +27,7 @@ from steinflow.models.formulas.response import (
     trial_columns,
 )
 from steinflow.models.formulas.separation import separated
-from steinflow.models.formulas.syntax import Formula, FormulaError, columns_of, parse
+from steinflow.models.formulas.syntax import Formula, FormulaError, as_formula_error, columns_of, parse
 from steinflow.models.formulas.tables import (
     MISSING_LEVEL,
     as_frame,
@@ -103,7 +103,8 @@ def formula(
         new = result.predictive({"x": [0.5], "g": ["3"]})["y"]
         ```
     """
-    kind = family_named(family)
+    with as_formula_error():
+        kind = family_named(family)
     parsed = _parsed(formula, kind, functions or {})
     frame, environment = as_frame(data), _environment(functions or {})
     names = {name for each in parsed.values() for name in columns_of(each.model)}
@@ -122,7 +123,8 @@ def formula(
     frame = frame.apply(as_known)
     notes += check_predictors(parsed.values(), frame, functions=functions or {})
     own, response = for_family(evaluate(response_term, frame, environment), kind)
-    link = link_of(link, own)
+    with as_formula_error():
+        link = link_of(link, own)
     designs = {name: Design.of(each, frame, environment) for name, each in parsed.items()}
     arrays = {name: design.fitted(len(frame)) for name, design in designs.items()}
     shift, unit = _standardization(own, link, response.y, designs["mu"])
@@ -200,7 +202,7 @@ def _predictor(name, design, arrays, family, *, shift, unit) -> Predictor:
         has_intercept=design.has_intercept and not has_thresholds,
         has_thresholds=has_thresholds,
         plain=frozenset(),
-        num_outputs=family.num_outputs if is_mean else 1,
+        num_outputs=max(1, family.num_outputs - 1) if is_mean else 1,  # of classes against the first one
     )
 
 
@@ -244,7 +246,7 @@ def _environment(functions):
 
 def _standardization(family, link, y, design):
     """Return shift and unit of the response; without an intercept it is only scaled."""
-    if not (family.standardized and link == "identity"):
+    if not (family.real_valued and link == "identity"):
         return 0.0, 1.0
     shift, unit = shift_and_scale(y)
     return float(shift) if design.has_intercept else 0.0, float(unit)

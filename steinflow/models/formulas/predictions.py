@@ -11,7 +11,7 @@ from steinflow.models.formulas.design import Arrays
 from steinflow.models.formulas.predictors import Predictor
 from steinflow.models.formulas.regression import Regression
 from steinflow.models.formulas.response import Response
-from steinflow.models.supervised import PARTICLES_AT_ONCE
+from steinflow.models.supervised import PARTICLES_AT_ONCE, generator
 from steinflow.typing import Array, Batch, Params, PRNGKeyArray
 
 
@@ -28,7 +28,7 @@ def predictor_rows(predictor: Predictor, arrays: Arrays) -> dict[str, Any]:
 def response_rows(regression: Regression, response: Response) -> dict[str, Any]:
     """Return the response of a table as the family wants it."""
     family = regression.family
-    if family.num_levels is not None:
+    if family.num_classes is not None:
         return {"y": jnp.asarray(response.y.astype(int))}
     rows = {"y": _floats((response.y - np.asarray(regression.shift, float)) / np.asarray(regression.unit, float))}
     if response.trials is not None:
@@ -52,11 +52,10 @@ def means(regression: Regression, params: Params, rows: Batch, key: PRNGKeyArray
 def draws(regression: Regression, params: Params, rows: Batch, key: PRNGKeyArray) -> Array:
     """Draw every row under every particle."""
     level_key, draw_key = jax.random.split(key)
-    found = _forms_and_means(regression, params, rows, level_key)
-    forms, mean = jax.tree.map(lambda leaf: np.asarray(leaf, float), found)
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(draw_key)))
-    trials = {"trials": np.asarray(rows["trials"], float)} if "trials" in rows else {}
-    return _on_user_scale(regression, regression.family.sample(rng, forms, mean, trials))
+    forms, _ = _forms_and_means(regression, params, rows, level_key)
+    trials = {"trials": rows["trials"]} if "trials" in rows else {}
+    forms, trials = jax.tree.map(lambda leaf: np.asarray(leaf, float), (forms, trials))
+    return _on_user_scale(regression, regression.family.sample(generator(draw_key), forms, trials))
 
 
 @eqx.filter_jit
@@ -78,7 +77,7 @@ def log_likelihoods(regression: Regression, params: Params, rows: Batch) -> Arra
 
 def _on_user_scale(regression, values):
     """Return a response, or its mean, in the units of the table."""
-    if not regression.family.standardized:
+    if not regression.family.real_valued:
         return jnp.asarray(values)
     return jnp.asarray(values, regression.unit.dtype) * regression.unit + regression.shift
 

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from steinflow.models.formulas.syntax import FormulaError, nearest
+from steinflow.models.columns import nearest
+from steinflow.models.formulas.syntax import FormulaError
 from steinflow.results.summary import number
 from steinflow.targets.observations import Labels
 from steinflow.typing import Array, PRNGKeyArray, Scalar

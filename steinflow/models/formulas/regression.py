@@ -4,8 +4,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax.scipy.stats import norm
 
-from steinflow.models.formulas.families import ResponseFamily
-from steinflow.models.formulas.links import in_form, to_form
+from steinflow.models.families import Family
+from steinflow.models.families.links import in_form, to_form
 from steinflow.models.formulas.predictors import Predictor
 from steinflow.models.formulas.priors import Priors
 from steinflow.typing import Array, Params, Scalar
@@ -21,7 +21,7 @@ class Regression(eqx.Module):
         shift, unit: of a response that is standardised.
     """
 
-    family: ResponseFamily
+    family: Family
     link: str = eqx.field(static=True)
     predictors: dict[str, Predictor]
     shift: Array
@@ -35,6 +35,8 @@ class Regression(eqx.Module):
     def forms(self, params: Params, rows) -> dict[str, Array]:
         """Return the parameters of the family for every row, in their forms."""
         forms = {"mu": to_form(self.link, self.family.form, self.predictors["mu"](params, rows["predictors"]["mu"]))}
+        if self.family.num_outputs > 1:  # log-odds are those against the first class
+            forms["mu"] = jnp.pad(forms["mu"].reshape(len(forms["mu"]), -1), ((0, 0), (1, 0)))
         for name, form in self.family.auxiliary.items():
             if name in self.predictors:
                 forms[name] = self.predictors[name](params, rows["predictors"][name])

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from steinflow.models.formulas.families import ResponseFamily
-from steinflow.models.formulas.syntax import FormulaError, columns_of
+from steinflow.models.families import Categorical, Cumulative, Family
+from steinflow.models.families.base import values_of
+from steinflow.models.formulas.syntax import FormulaError, as_formula_error, columns_of
 from steinflow.models.formulas.tables import Frame
 
 _WITH_SPREAD = ("gaussian", "t", "gamma", "lognormal", "weibull", "beta")  # which may become zero
@@ -189,7 +190,7 @@ def _label(number) -> str:
     return f"{number:.15g}"
 
 
-def remarks(response: Response, family: ResponseFamily) -> tuple[str, ...]:
+def remarks(response: Response, family: Family) -> tuple[str, ...]:
     """Return what there is to say about the response of the rows to fit."""
     name, y, notes = response.name, response.y, []
     if family.ordered and response.is_sorted_text:
@@ -205,7 +206,7 @@ def remarks(response: Response, family: ResponseFamily) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def for_family(response: Response, kind: type[ResponseFamily]) -> tuple[ResponseFamily, Response]:
+def for_family(response: Response, kind: type[Family]) -> tuple[Family, Response]:
     """Return the family for this response, and the response as the family wants it.
 
     Raises:
@@ -225,7 +226,7 @@ def for_family(response: Response, kind: type[ResponseFamily]) -> tuple[Response
         raise FormulaError(
             f"The family {kind.name!r} does not allow censored values; use weibull, exponential, lognormal or gaussian."
         )
-    if kind.name in ("categorical", "cumulative"):
+    if issubclass(kind, Categorical | Cumulative):
         levels = response.levels
         if levels is None:
             found = np.unique(y)
@@ -241,7 +242,7 @@ def for_family(response: Response, kind: type[ResponseFamily]) -> tuple[Response
                 f"{name!r} has {len(levels)} different values in {len(y)} rows, too many for classes; for numbers take "
                 "another family."
             )
-        return kind(num_levels=len(levels)), response
+        return kind(len(levels)), response
     if kind.name == "bernoulli" and response.levels is not None and len(response.levels) != 2:
         raise FormulaError(
             f"The family 'bernoulli' needs a response of two values; {name!r} has {_some(response.levels)}."
@@ -253,8 +254,24 @@ def for_family(response: Response, kind: type[ResponseFamily]) -> tuple[Response
         )
     if kind.name in _WITH_SPREAD and np.ptp(y) == 0:
         raise FormulaError(f"The response {name!r} is {y[0]:g} in every row, so there is nothing to predict.")
-    family = kind()
-    return family, dataclasses.replace(response, y=family.check(y, name))
+    if kind.name == "bernoulli":
+        _check_two_values(y, name)
+    family: Family = kind()
+    with as_formula_error():
+        return family, dataclasses.replace(response, y=family.check(y, name))
+
+
+def _check_two_values(y, name):
+    """Refuse numbers other than 0 and 1: which of two others is the success is for the user to say."""
+    found = np.unique(y)
+    if set(found) <= {0, 1}:
+        return
+    remedy = (
+        f"write {name}['{found[1]:.15g}'] ~ ... if that value is the success"
+        if len(found) == 2
+        else "for more classes take family='categorical', for several trials family='binomial' and p(successes, trials)"
+    )
+    raise FormulaError(f"The family 'bernoulli' needs 0 and 1, or two texts; {name!r} has {values_of(y)}: {remedy}.")
 
 
 def _some(values) -> str:

@@ -4,10 +4,10 @@ Formulas are parsed by formulae, the library of bambi. Two things are added here
 since its effects are correlated; `(1 + x || g)` has independent ones, as in lme4. And errors say where they are.
 """
 
+import contextlib
 import copy
 import dataclasses
-import difflib
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any
 
 _TILDE_AND_ONE = 2  # tokens that formulae inserts behind the tilde, for the intercept
@@ -15,6 +15,15 @@ _TILDE_AND_ONE = 2  # tokens that formulae inserts behind the tilde, for the int
 
 class FormulaError(ValueError):
     """What is wrong with a formula or its table, in a sentence that says what to do."""
+
+
+@contextlib.contextmanager
+def as_formula_error() -> Iterator[None]:
+    """Raise what is wrong with a family or its values as what is wrong with the formula."""
+    try:
+        yield
+    except ValueError as error:
+        raise FormulaError(str(error)) from error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,14 +91,6 @@ def parse(text: str) -> Formula:
 def columns_of(part: Any) -> set[str]:
     """Return the columns that a model or a term of formulae names; it names every literal too, by an empty text."""
     return {str(name) for name in part.var_names if name}
-
-
-def nearest(name: str, names: Iterable[str]) -> str | None:
-    """Return the name that somebody who wrote `name` may have meant, or None."""
-    names = list(names)
-    same_letters = [other for other in names if other.casefold() == name.casefold()]
-    close = same_letters or difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    return close[0] if close else None
 
 
 def _single_bars(text):

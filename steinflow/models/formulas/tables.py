@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from steinflow.models.formulas.syntax import FormulaError, nearest
+from steinflow.models.columns import nearest
+from steinflow.models.formulas.syntax import FormulaError
 
 # What pandas calls a DataFrame; its own types help no checker.
 Frame = Any

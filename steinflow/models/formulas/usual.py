@@ -20,20 +20,19 @@ These are the scales of rstanarm and bambi; the centre of an intercept is that o
 
 import numpy as np
 
-from steinflow.models.formulas import links
+from steinflow.models.families import Family, links
+from steinflow.models.families.auxiliary import USUAL
 from steinflow.models.formulas.design import Arrays
-from steinflow.models.formulas.families import ResponseFamily
 from steinflow.models.formulas.predictors import Predictor
 from steinflow.models.formulas.priors import Prior, lkj
 from steinflow.models.formulas.response import Response
 from steinflow.models.supervised import shift_and_scale
 
 _LOOSE = 2.5  # sds of the response, for one sd of the predictor
-_USUAL = {"sigma": 1.0, "alpha": 1.0, "kappa": 1.0, "nu": 10.0, "zi": 0.5, "hu": 0.5}
 
 
 def usual_priors(
-    family: ResponseFamily,
+    family: Family,
     link: str,
     response: Response,
     predictors: dict[str, Predictor],
@@ -48,7 +47,7 @@ def usual_priors(
         else:
             found |= _predictor_priors(predictor, arrays[name], _auxiliary_center(family, name, scale), 1.0)
     found |= {name: _auxiliary_prior(name, scale) for name in family.auxiliary if name not in predictors}
-    return found | ({"threshold": _threshold_prior(response.y, family.num_levels)} if family.ordered else {})
+    return found | ({"threshold": _threshold_prior(response.y, family.num_classes)} if family.ordered else {})
 
 
 def _auxiliary_prior(name, scale):
@@ -68,12 +67,14 @@ def _auxiliary_prior(name, scale):
 def _center_of(family, link, response, offset):
     """Return the linear predictor at the mean of the response, without its usual offset."""
     rows = {} if response.trials is None else {"trials": response.trials}
-    return float(links.forward(link, family.center_of(response.y, rows)) - np.mean(offset))
+    if family.num_outputs > 1:  # log-odds against the first class, which may be any
+        return float(-np.mean(offset))
+    return float(family.usual_predictor(link, response.y, rows) - np.mean(offset))
 
 
 def _auxiliary_center(family, name, scale):
     """Return the usual value of an auxiliary parameter, on its link."""
-    value = _USUAL[name] * (scale if name == "sigma" else 1.0)
+    value = USUAL[name] * (scale if name == "sigma" else 1.0)
     return float(links.forward(family.auxiliary[name], value))
 
 
@@ -106,9 +107,9 @@ def _per_output(scales, term, outputs):
     return np.broadcast_to(scales.reshape(term.shape + (1,) * len(outputs)), term.shape + outputs)
 
 
-def _threshold_prior(y, num_levels):
+def _threshold_prior(y, num_classes):
     """Return the usual prior of the thresholds between ordered classes."""
     from numpyro import distributions as dist
 
-    below = np.cumsum(np.bincount(y.astype(int), minlength=num_levels) + 0.5)[:-1] / (len(y) + 0.5 * num_levels)
-    return dist.Normal(links.forward("logit", below), np.full(num_levels - 1, _LOOSE))
+    below = np.cumsum(np.bincount(y.astype(int), minlength=num_classes) + 0.5)[:-1] / (len(y) + 0.5 * num_classes)
+    return dist.Normal(links.forward("logit", below), np.full(num_classes - 1, _LOOSE))

@@ -97,7 +97,7 @@ def in_words(fitted: FormulaFit) -> list[str]:
     what = "its mean is" if link == "identity" else f"its mean, on the scale of the link {link}, is"
     if family.ordered:
         what = "the log-odds of a higher class are"
-    elif family.num_levels is not None:
+    elif family.num_classes is not None:
         what = "the score of each class but the first, whose softmax gives the probabilities, is"
     elif family.name.startswith(("zero_inflated", "hurdle")):
         what = what.replace("its mean", "the mean of its count part")

@@ -6,7 +6,8 @@ import pandas
 import pytest
 
 import steinflow as sf
-from steinflow.models.formulas import FAMILIES, FormulaError
+from steinflow.models.families import FAMILIES
+from steinflow.models.formulas import FormulaError
 from steinflow.models.formulas.build import _environment
 from steinflow.models.formulas.response import censored, evaluate, for_family, response_columns, survived, trial_columns
 from steinflow.models.formulas.syntax import parse
@@ -72,7 +73,7 @@ def test_some_of_the_rows():
 
 def test_families_take_their_responses():
     family, response = for_family(response_of("y", y=[10, 30, 20, 30, 10, 20]), FAMILIES["cumulative"])
-    assert (family.num_levels, response.levels) == (3, ("10", "20", "30"))
+    assert (family.num_classes, response.levels) == (3, ("10", "20", "30"))
     assert response.y.tolist() == [0, 2, 1, 2, 0, 1]
     assert for_family(response_of("y", y=["no", "yes"]), FAMILIES["bernoulli"])[1].y.tolist() == [0, 1]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from steinflow.models.formulas import FormulaError
-from steinflow.models.formulas.syntax import columns_of, nearest, parse
+from steinflow.models.formulas.syntax import columns_of, parse
 
 
 def test_columns_of_both_sides():
@@ -45,9 +45,3 @@ def test_errors_point_at_their_place(text, where):
 def test_a_formula_has_a_response_one_tilde_and_terms(text):
     with pytest.raises(FormulaError, match="one '~' and terms"):
         parse(text)
-
-
-def test_the_nearest_name():
-    assert nearest("AGE", ["cage", "age"]) == "age"
-    assert nearest("heigth", ["weight", "height"]) == "height"
-    assert nearest("q", ["weight", "height"]) is None

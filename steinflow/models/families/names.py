@@ -1,7 +1,9 @@
 """Families by name, and the names that they have elsewhere."""
 
-from steinflow.models.formulas.classes import Bernoulli, Binomial, Categorical, Cumulative
-from steinflow.models.formulas.counts import (
+from steinflow.models.columns import nearest
+from steinflow.models.families.base import Family
+from steinflow.models.families.classes import Bernoulli, Binomial, Categorical, Cumulative
+from steinflow.models.families.counts import (
     HurdleNegativeBinomial,
     HurdlePoisson,
     NegativeBinomial,
@@ -9,11 +11,10 @@ from steinflow.models.formulas.counts import (
     ZeroInflatedNegativeBinomial,
     ZeroInflatedPoisson,
 )
-from steinflow.models.formulas.families import Gaussian, ResponseFamily, StudentT
-from steinflow.models.formulas.positive import Beta, Exponential, Gamma, LogNormal, Weibull
-from steinflow.models.formulas.syntax import FormulaError, nearest
+from steinflow.models.families.positive import Beta, Exponential, Gamma, LogNormal, Weibull
+from steinflow.models.families.real import Gaussian, StudentT
 
-FAMILIES: dict[str, type[ResponseFamily]] = {
+FAMILIES: dict[str, type[Family]] = {
     kind.name: kind
     for kind in (
         Gaussian,
@@ -49,18 +50,26 @@ _OTHER_NAMES = {
 _ELSEWHERE = {other: name for name, others in _OTHER_NAMES.items() for other in others}
 
 
-def family_named(name: str) -> type[ResponseFamily]:
-    """Return a family, or say which there are."""
+def family_named(name: str) -> type[Family]:
+    """Return a family.
+
+    Raises:
+        ValueError: if there is none of that name; it says which there are.
+    """
     if name in FAMILIES:
         return FAMILIES[name]
     guess = _ELSEWHERE.get(str(name).casefold()) or nearest(str(name), FAMILIES)
     hint = f" Did you mean {guess!r}?" if guess else ""
-    raise FormulaError(f"There is no family {name!r}.{hint} There are {', '.join(FAMILIES)}.")
+    raise ValueError(f"There is no family {name!r}.{hint} There are {', '.join(FAMILIES)}.")
 
 
-def link_of(link: str | None, family: ResponseFamily) -> str:
-    """Return the link of the mean: the usual one of the family if none was chosen."""
+def link_of(link: str | None, family: Family) -> str:
+    """Return the link of the mean: the usual one of the family if none was chosen.
+
+    Raises:
+        ValueError: if the family does not take it.
+    """
     link = link or family.links[0]
     if link not in family.links:
-        raise FormulaError(f"The family {family.name!r} takes the links {', '.join(family.links)}; got {link!r}.")
+        raise ValueError(f"The family {family.name!r} takes the links {', '.join(family.links)}; got {link!r}.")
     return link

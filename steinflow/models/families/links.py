@@ -10,7 +10,6 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy import special
 
 from steinflow.typing import Array
 
@@ -42,6 +41,8 @@ def in_form(form: Form, values: Array) -> Array:
 
 def forward(link: str, mean: np.ndarray | float) -> np.ndarray | float:
     """Return the linear predictor at which the mean has this value."""
+    from scipy import special  # takes a while to import
+
     return {
         "identity": lambda m: m,
         "log": np.log,

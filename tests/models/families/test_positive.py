@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from steinflow.models.formulas import FAMILIES, FormulaError
+from steinflow.models.families import FAMILIES
 
 Y = jnp.linspace(0.1, 5, 20)
 MU, ZERO = jnp.full(20, 0.4), jnp.zeros(20)
@@ -29,11 +29,11 @@ def test_the_logarithm_of_a_lognormal_is_normal():
 
 @pytest.mark.parametrize("name", ["gamma", "lognormal", "weibull", "exponential"])
 def test_values_are_positive(name):
-    with pytest.raises(FormulaError, match=f"'{name}' needs positive values; 'y' has 2 that are not, such as 0"):
+    with pytest.raises(ValueError, match=f"'{name}' needs positive values; 'y' has 2 that are not, such as 0"):
         FAMILIES[name]().check(np.array([1.0, 0.0, -2.0]), "y")
 
 
 @pytest.mark.parametrize("end", [0.0, 1.0])
 def test_shares_are_inside(end):
-    with pytest.raises(FormulaError, match="strictly between 0 and 1"):
+    with pytest.raises(ValueError, match="strictly between 0 and 1"):
         FAMILIES["beta"]().check(np.array([0.5, end]), "y")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from steinflow.models.formulas import FAMILIES
-from steinflow.models.formulas.links import forward, in_form, to_form
+from steinflow.models.families import FAMILIES
+from steinflow.models.families.links import forward, in_form, to_form
 
 FROM_FORM = {"identity": lambda x: x, "log": np.exp, "logit": special.expit}
 PAIRS = sorted({(kind.form, link) for kind in FAMILIES.values() for link in kind.links})
