@@ -35,7 +35,8 @@ class Head(eqx.Module):
         known: values of auxiliary parameters that are not inferred, by name.
 
     Raises:
-        ValueError: if the family has no such parameters, or needs more than the outputs of a model.
+        ValueError: if the family has no such parameters, or needs more than the outputs of a model, or a parameter is
+            varying and known.
 
     Example:
         ```python
@@ -60,6 +61,8 @@ class Head(eqx.Module):
                 f"The family {family.name!r} needs {needed} besides outputs; it is for formulas: "
                 f"sf.formula(..., family={family.name!r})."
             )
+        if twice := sorted({*varying} & {*(known or {})}):
+            raise ValueError(f"The parameter {twice[0]!r} cannot be varying and known; leave it out of one of both.")
         unknown = [name for name in (*varying, *(known or {})) if name not in family.auxiliary]
         if unknown:
             raise ValueError(

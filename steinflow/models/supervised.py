@@ -238,7 +238,11 @@ class ObservedResponses(Observations):
 
 @eqx.filter_jit
 def _forms(model, particles, X):
-    return _over_particles(lambda params: model.forms(params, X), particles)
+    def one(params):
+        forms = model.forms(params, X)
+        return {name: jnp.broadcast_to(values, forms["mu"].shape) for name, values in forms.items()}
+
+    return _over_particles(one, particles)
 
 
 @eqx.filter_jit

@@ -40,6 +40,24 @@ def test_density_and_moments_of_varying_noise_are_scipys(name, x64):
         np.testing.assert_allclose(values, head.forms(jnp.asarray(OUTPUTS), {})[form])
 
 
+@pytest.mark.parametrize("name", [*VARYING, "constant"])
+def test_draws_of_a_model_are_from_its_distribution(name):
+    head = VARYING[name][0] if name in VARYING else sf.models.Head(sf.models.StudentT(), known={"nu": 5.0})
+    X, y = RNG.normal(size=(4, 1)), 50 + 9 * RNG.normal(size=4)
+    model = sf.models.GeneralizedLinear(X, y, head, standardize=True)
+    particles = jax.vmap(model.sample_prior)(jax.random.split(jax.random.key(1), 2))
+    particles["w"], many = 0.3 * particles["w"], 5000
+    repeated = jax.tree.map(lambda leaf: jnp.repeat(leaf, many, axis=0), particles)
+    drawn = np.reshape(model.observations.predictive(repeated, X, key=jax.random.key(0))["y"], (2, many, 4))
+    forms = jax.vmap(lambda one: model.forms(one, model.inputs(jnp.asarray(X, float))))(particles)
+    mu, sigma = (np.broadcast_to(forms[name], (2, 4)) for name in ("mu", "sigma"))
+    location, scale = model.raw(mu), np.exp(sigma) * model.responses.scale
+    expected = stats.norm(location, scale) if name == "normal" else stats.t(5.0, location, scale)
+    ranks = expected.cdf(drawn.swapaxes(0, 1))
+    np.testing.assert_allclose(ranks.mean(axis=0), 0.5, atol=0.02)
+    np.testing.assert_allclose(ranks.std(axis=0), 1 / np.sqrt(12), rtol=0.03)
+
+
 def test_particles_may_have_axes_in_front():
     head = sf.models.Head(sf.models.StudentT())
     params = {"log_gamma": RNG.normal(size=4), "auxiliary": {"log_nu": RNG.normal(size=4)}}
@@ -94,6 +112,10 @@ def test_usual_outputs_give_the_mean():
         (
             lambda: sf.models.Head(sf.models.Poisson(), known={"nu": 4}),
             "no parameter 'nu'; besides mu it has none",
+        ),
+        (
+            lambda: sf.models.Head(sf.models.StudentT(), varying=("nu",), known={"nu": 4.0}),
+            "'nu' cannot be varying and known",
         ),
         (lambda: sf.models.Head(Binomial()), r"needs trials besides outputs.*sf.formula\(..., family='binomial'\)"),
     ],

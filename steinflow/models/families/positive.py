@@ -8,7 +8,7 @@ import numpy as np
 from steinflow.models.families.base import Family, values_of
 from steinflow.models.families.functions import functions_of
 from steinflow.models.families.links import Form
-from steinflow.models.families.real import Noisy, log_normal_density
+from steinflow.models.families.real import Noisy
 
 _LARGEST_LOG = 80.0  # of numbers that are drawn: single precision ends at 88
 
@@ -60,8 +60,7 @@ class LogNormal(Noisy):
         return functions_of(forms, rows).log(rows["y"]) - forms["mu"]
 
     def log_density(self, forms, rows):
-        m = functions_of(forms, rows)
-        return log_normal_density(self.residual(forms, rows)) - forms["sigma"] - m.log(rows["y"])
+        return self.normal_log_density(forms, rows) - functions_of(rows).log(rows["y"])
 
     def log_survival(self, forms, rows):
         residual = self.residual(forms, rows)

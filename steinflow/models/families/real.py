@@ -23,6 +23,11 @@ class Noisy(Family):
         """Return how far y is from mu, in units of sigma."""
         return self.deviation(forms, rows) * functions_of(forms, rows).exp(-forms["sigma"])
 
+    def normal_log_density(self, forms: Forms, rows: Rows) -> Values:
+        """Return the log density of the deviation where the noise is normal."""
+        precision = functions_of(forms).exp(-2 * forms["sigma"])
+        return -0.5 * (precision * self.deviation(forms, rows) ** 2 + math.log(2 * math.pi)) - forms["sigma"]
+
 
 class _Real(Noisy):
     """y is mu and noise."""
@@ -48,7 +53,7 @@ class Gaussian(_Real):
     censored: ClassVar[bool] = True
 
     def log_density(self, forms, rows):
-        return log_normal_density(self.residual(forms, rows)) - forms["sigma"]
+        return self.normal_log_density(forms, rows)
 
     def log_survival(self, forms, rows):
         residual = self.residual(forms, rows)
@@ -90,8 +95,3 @@ class StudentT(_Real):
 
     def sample(self, rng, forms, rows):
         return forms["mu"] + np.exp(forms["sigma"]) * rng.standard_t(np.exp(forms["nu"]), forms["mu"].shape)
-
-
-def log_normal_density(z: Values) -> Values:
-    """Return the log density of the standard normal distribution."""
-    return -0.5 * (z**2 + math.log(2 * math.pi))

@@ -60,4 +60,6 @@ def test_formulas_have_the_same(name, family):
     y = [0.3, 0.6, 0.5, 0.2] if family == "beta" else [0.0, 2.0, 1.0, 4.0]
     prior = sf.formula("y ~ x", {"x": [0.0, 1.0, 2.0, 4.0], "y": y}, family=family).priors[name]
     values = np.array([0.2, 0.7])
-    np.testing.assert_allclose(prior.log_prob(jnp.asarray(values, float)), PRIORS[name][0].logpdf(values), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        prior.log_prob(jnp.asarray(values, float)), PRIORS[name][0].logpdf(values), rtol=1e-5, atol=1e-6
+    )
