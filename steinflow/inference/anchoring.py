@@ -37,6 +37,7 @@ from steinflow.typing import Array, Batch, Particles, PRNGKeyArray
 _NOISE, _WANTED_ERROR, _LARGEST_ERROR = 0.1, 0.1, 0.2
 _OFFSET = 0.03  # squared: an anchor 0.17 sds from the centre, in every coordinate
 _NEARLY_ALL = 0.25  # of the rows; a pass in order is quicker than random rows
+_FEW = 2**16  # rows, of which all are read: before their influence is known, one of them may throw the cloud far off
 _OFTEN, _SELDOM = 5, 50  # steps between two looks
 _NEVER = np.iinfo(np.int32).max
 _HELPS = 2.0  # by how much the variance should fall
@@ -97,7 +98,8 @@ class Anchoring:
         stale = num_rows == 0 or error > _LARGEST_ERROR or (noise > _NOISE and offset > _OFFSET)
         helps = num_rows == 0 or plain**2 > _HELPS * noise**2
         wanted = batch_size * (plain / _WANTED_ERROR) ** 2
-        wanted = int(np.clip(wanted, batch_size, all_rows)) if wanted < _NEARLY_ALL * all_rows else all_rows
+        few = all_rows > _FEW and wanted < _NEARLY_ALL * all_rows
+        wanted = int(np.clip(wanted, batch_size, all_rows)) if few else all_rows
         allowed = 1 + _BUDGET * step * self._num_particles * batch_size / all_rows
         outrun = np.isinf(offset) and num_rows == wanted == all_rows  # a point on its way leaves every anchor behind
         if stale and np.isfinite(plain) and passes + wanted / all_rows <= allowed:

@@ -41,7 +41,7 @@ from steinflow.results.predictions import judged_by_predictions
 from steinflow.results.result import Result, versions
 from steinflow.results.verdict import Remedy
 from steinflow.targets.base import Target, as_target
-from steinflow.targets.data import Data, refuse_rows
+from steinflow.targets.data import Data, refuse_batch, refuse_rows
 from steinflow.targets.feed import Feed
 from steinflow.targets.flat import flatten, from_prior
 from steinflow.typing import Params, Particles, PRNGKeyArray, Scalar
@@ -153,7 +153,7 @@ def fit(
         check_memory(run.step_memory(snapshot.state, feed.block, snapshot.anchor), _remedies(target.data, len(start)))
         interruption.check()
         if restored is None:
-            _check_start(run, plan, snapshot, feed.block, len(start))
+            _check_start(run, plan, snapshot, feed, len(start))
             interruption.check()
         shown = progress and jax.process_index() == 0
         bar = tqdm(total=limits[0], initial=snapshot.step, unit="step", disable=not shown)
@@ -214,6 +214,7 @@ def _loop(run, snapshot, feed, anchoring, folder, bar, interruption, num_steps, 
             if step == anchoring.next_step(snapshot.anchored):
                 snapshot.anchored = anchoring.updated(snapshot.anchored, snapshot.state, step, feed.block)
                 feed.seek(step, snapshot.anchor)  # the next batches may be drawn otherwise
+            _refuse_odd_batches(run, snapshot, feed)
         next_record = min(num_steps, (step // record_every + 1) * record_every)
         next_look = anchoring.next_step(snapshot.anchored)
         goal = int(min(next_record, next_look, step + chunk, feed.stop, folder.next_step(step)))
@@ -233,6 +234,14 @@ def _loop(run, snapshot, feed, anchoring, folder, bar, interruption, num_steps, 
         if due and goal < num_steps and outcome is None:
             folder.save(snapshot)
     return outcome
+
+
+def _refuse_odd_batches(run, snapshot, feed) -> None:
+    """Look at batches with NaN of a stream that cannot be read again: with such scores a step would be lost."""
+    for step in [step for step in feed.odd if step >= snapshot.step]:
+        finite = feed.odd.pop(step)
+        if run.watch(snapshot.state, step + 1, feed.block, snapshot.anchor)["finite"] == 0:
+            refuse_batch(step, finite)
 
 
 @contextlib.contextmanager
@@ -274,10 +283,11 @@ def next_chunk(chunk: int, steps_done: int, seconds: float) -> int:
     return chunk * 2 if steps_done == chunk else chunk
 
 
-def _check_start(run, plan: Plan, snapshot: Snapshot, block, num_particles: int) -> None:
-    final = run.final(snapshot.state, 0, block, snapshot.anchor)
+def _check_start(run, plan: Plan, snapshot: Snapshot, feed: Feed, num_particles: int) -> None:
+    final = run.final(snapshot.state, 0, feed.block, snapshot.anchor)
     if not np.any(np.asarray(final.finite)):
         refuse_rows(plan.target.data, key=plan.data_key)
+        _refuse_odd_batches(run, snapshot, feed)
         known = plan.target.knows_log_density
         which = "log density" if known and not np.any(np.isfinite(final.log_densities)) else "score"
         raise ValueError(

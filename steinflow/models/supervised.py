@@ -316,7 +316,12 @@ def as_features(X) -> Array:
         )
     X = X.reshape(len(X), -1)
     if not np.all(np.isfinite(X)):
-        raise ValueError("X has missing or infinite values; fill them in or drop those rows.")
+        rows = np.flatnonzero(~np.all(np.isfinite(X), axis=1))
+        first = ", ".join(map(str, rows[:5])) + ", ..." * (len(rows) > 5)
+        raise ValueError(
+            f"X has missing or infinite values in {len(rows)} of {len(X)} rows: {first} (the first is 0); fill them in "
+            "or drop those rows."
+        )
     return as_array(X, float)
 
 

@@ -239,20 +239,39 @@ def refuse_rows(data: Data | None, *, key: PRNGKeyArray) -> None:
     blocks = None if data is None else data.blocks(data.num_rows, key=key)
     seen, count, first = 0, 0, []
     for block in blocks or ():
-        bad = np.flatnonzero(~_finite(block))
+        bad = np.flatnonzero(~finite_rows(block))
         first += [seen + int(row) for row in bad[:_NAMED]]
         seen, count = seen + num_rows_of(block), count + len(bad)
         if data is None or seen >= data.num_rows:
             break
     if count:
-        rows = ", ".join(map(str, first[:_NAMED])) + (", ..." if count > _NAMED else "")
-        raise ValueError(
-            f"{count} of {seen} rows of the data hold NaN or infinite numbers, and the log density is not finite with "
-            f"them: rows {rows} (the first is 0). Leave these rows out, or fill in the values."
-        )
+        raise ValueError(_refusal(f"{count} of {seen} rows of the data hold", count, first))
 
 
-def _finite(block: Batch) -> np.ndarray:
+def refuse_batch(step: int, finite: np.ndarray) -> None:
+    """Name the rows that make a log density not finite, in the batch that a stream gave for a step.
+
+    Args:
+        step: of the batch.
+        finite: which of its rows are.
+
+    Raises:
+        ValueError: always.
+    """
+    bad = np.flatnonzero(~finite)
+    rows = f"In the batch of step {step}, {len(bad)} of {len(finite)} rows hold"
+    raise ValueError(_refusal(rows, len(bad), bad[:_NAMED]))
+
+
+def _refusal(which, count, first):
+    rows = ", ".join(map(str, first[:_NAMED])) + (", ..." if count > _NAMED else "")
+    return (
+        f"{which} NaN or infinite numbers, and the log density is not finite with them: rows {rows} (the first is 0). "
+        "Leave these rows out, or fill in the values."
+    )
+
+
+def finite_rows(block: Batch) -> np.ndarray:
     """Say of every row whether all of its numbers are finite."""
     finite = np.ones(num_rows_of(block), bool)
     for leaf in map(np.asarray, jax.tree.leaves(block)):

@@ -13,7 +13,7 @@ import numpy as np
 
 from steinflow.devices import sharding
 from steinflow.targets.anchors import Anchor
-from steinflow.targets.data import Data
+from steinflow.targets.data import Data, finite_rows
 from steinflow.targets.influence import Drawn, Influence
 from steinflow.targets.streams import BLOCK_STEPS, num_rows_of
 from steinflow.typing import Array, Batch, PRNGKeyArray
@@ -49,9 +49,12 @@ class Feed:
         self.block: Block | None = None  # the one at hand
         self._start, self.stop = 0, float("inf")  # the steps that it holds
         self._host, self._key = None if data is None else data.host, key
+        # Rows that can be read again are looked at by anchors, when they find a score that is not finite.
+        self._again = data is None or data.blocks(1, key=key) is not None
         self._batch: Batch | None = None if data is None else data.batch_shape()
         self._next: Future | None = None
         self._next_start = 0
+        self.odd: dict[int, np.ndarray] = {}  # which rows of a batch are finite, where not all are, by the step
         self._influence: Influence | None = None  # that the blocks at hand were drawn by
         self._mesh = jax.sharding.get_mesh()
         if self._host is not None:
@@ -92,7 +95,7 @@ class Feed:
         self._influence = influence
         if self._next is None or self._next_start != step or not same:
             self._next = self._thread.submit(self._read, self._host, step, influence)
-        block, stop = self._next.result()
+        block, stop, self.odd = self._next.result()
         if block is None:
             return False
         self.block, self._start, self.stop = block, step, stop
@@ -102,10 +105,17 @@ class Feed:
     def _read(self, host, start, influence):
         batches = host.read(self._key, start, start + self._length, num_rows_of(self._batch), influence)
         if batches is None:
-            return None, start
+            return None, start, {}
         length = num_rows_of(batches)
+        odd = {} if self._again else _odd(batches, start)
         if length < self._length:  # one shape for all blocks
             batches = jax.tree.map(lambda leaf: np.resize(leaf, (self._length, *leaf.shape[1:])), batches)
         with sharding.use(None if self._mesh.empty else self._mesh):
             placed = sharding.place_rows(batches, axis=1)
-            return Block(sharding.replicate(jnp.asarray(start)), placed), start + length
+            return Block(sharding.replicate(jnp.asarray(start)), placed), start + length, odd
+
+
+def _odd(batches, start):
+    """Say of the rows of every batch whether they are finite, where not all are."""
+    found = (finite_rows(jax.tree.map(lambda leaf, k=k: leaf[k], batches)) for k in range(num_rows_of(batches)))
+    return {start + k: finite for k, finite in enumerate(found) if not finite.all()}

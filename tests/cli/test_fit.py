@@ -91,6 +91,34 @@ def test_missing_values_dropped():
 
 
 @pytest.mark.slow
+def test_a_million_rows_are_right():
+    """From the command line, with nothing set: the posterior of Newton's method on the rows that were fitted."""
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(1_000_000, 4)).astype(np.float32)
+    X[:, 3] = generator.random(len(X)) < 0.01  # a rare category
+    chance = 1 / (1 + np.exp(0.2 - X @ [1.0, -0.5, 0.0, 0.8]))
+    write(pandas.DataFrame(X.round(4), columns=list("abcd")).assign(y=generator.random(len(X)) < chance))
+    done = steinflow_("fit", "data.csv", "--target", "y", "--json", "--output", "run")
+    assert done.exit_code == 0, done.output
+    summary = json.loads(done.stdout)
+    assert summary["verdict"]["light"] == "green", summary["verdict"]
+    names = [*"abcd", "intercept"]
+    with np.load("run/fitted.npz") as fitted:
+        X, y = fitted["X"].astype(float), fitted["y"].astype(float)
+    scales = np.where([True, True, True, False], X.std(axis=0), 1.0)  # a column of 0 and 1 is left as it is
+    X = np.c_[(X - X.mean(axis=0)) / scales, np.ones(len(X))]
+    mean = np.zeros(5)
+    for _ in range(10):
+        chance = 1 / (1 + np.exp(-X @ mean))
+        precision = (X * (chance * (1 - chance))[:, None]).T @ X
+        mean = mean + np.linalg.solve(precision, X.T @ (y - chance))
+    sds = np.sqrt(np.diag(np.linalg.inv(precision)))
+    found = [[summary["parameters"][name][key] for name in names] for key in ("mean", "sd")]
+    np.testing.assert_allclose((found[0] - mean) / sds, 0, atol=0.1)
+    np.testing.assert_allclose(found[1] / sds, 1, atol=0.05)
+
+
+@pytest.mark.slow
 def test_many_rows():
     generator = np.random.default_rng(0)
     X = generator.normal(size=(100_000, 3)).astype(np.float32)

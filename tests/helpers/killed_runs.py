@@ -1,10 +1,11 @@
 """One run, killed by SIGKILL at random moments and started again each time, against the same run left alone.
 
-    python killed_runs.py <number of kills>
+    python killed_runs.py <number of kills> [mapped]
 
 Started by the tests and by the benchmark as a program, because it forks: JAX is imported once, and each child is a new
 process that has not used it yet. It writes how many kills there were, how many of them hit the writing of a checkpoint,
-how many passes over the data its anchors took, and whether the two runs are equal bit for bit, as JSON.
+how many passes over the data its anchors took, by how much the chances of rows to be drawn differ, and whether the two
+runs are equal bit for bit, as JSON. Rows are in memory, or mapped files.
 """
 
 import json
@@ -23,15 +24,16 @@ import jax.numpy as jnp
 import numpy as np
 
 import steinflow as sf
+from steinflow.inference.anchoring import Anchoring
 
 
-def run(folder: Path, num_steps: int, started: int) -> None:
+def run(folder: Path, num_steps: int, started: int, *, mapped: bool) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(97, 3)).astype(np.float32)
     target = sf.Posterior(
         lambda w: -0.5 * jnp.sum(w**2),
         lambda w, rows: jax.nn.log_sigmoid(rows @ w),
-        x,
+        sf.data.Mapped(x) if mapped else x,
         batch_size=8,
         prior=lambda key: jax.random.normal(key, (3,)),
     )
@@ -40,6 +42,14 @@ def run(folder: Path, num_steps: int, started: int) -> None:
         os.write(started, b".")
         return False
 
+    influences = []  # of the anchors, as a part of what a checkpoint holds
+
+    def updated(self, *arguments):
+        anchored = known(self, *arguments)
+        influences.append(np.asarray(anchored.anchor.influence.edges))
+        return anchored
+
+    known, Anchoring.updated = Anchoring.updated, updated
     result = sf.fit(
         target,
         sf.SVGD(approximation=sf.svgd.Subsample(10)),
@@ -53,10 +63,12 @@ def run(folder: Path, num_steps: int, started: int) -> None:
         checkpoint=sf.Checkpoint(folder, every_steps=10),
     )
     passes = result.info["passes"]  # over all rows, for the anchor of the minibatches
-    np.savez(folder / "result.npz", x=result.particles, scores=result.scores, passes=passes, **result.history)
+    chances = np.diff(influences[-1].astype(float), prepend=0.0)
+    found = {"x": result.particles, "scores": result.scores, "passes": passes, "influence": chances}
+    np.savez(folder / "result.npz", **found, **result.history)
 
 
-def child(folder: Path, num_steps: int) -> tuple[int, int]:
+def child(folder: Path, num_steps: int, *, mapped: bool) -> tuple[int, int]:
     """Start a run in a process of its own; return its id and a pipe that speaks when it takes steps."""
     reading, writing = os.pipe()
     pid = os.fork()
@@ -64,7 +76,7 @@ def child(folder: Path, num_steps: int) -> tuple[int, int]:
         code = 1
         try:
             os.close(reading)
-            run(folder, num_steps, writing)
+            run(folder, num_steps, writing, mapped=mapped)
             code = 0
         finally:
             os._exit(code)
@@ -72,20 +84,20 @@ def child(folder: Path, num_steps: int) -> tuple[int, int]:
     return pid, reading
 
 
-def main(num_kills: int) -> dict:
+def main(num_kills: int, *, mapped: bool) -> dict:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp()  # children need not compile again
     jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     folders = {name: Path(tempfile.mkdtemp()) for name in ("left alone", "killed")}
     num_steps = 60 * num_kills  # so many that it does not end before
-    pid, reading = child(folders["left alone"], num_steps)
+    pid, reading = child(folders["left alone"], num_steps, mapped=mapped)
     assert os.waitpid(pid, 0)[1] == 0
     os.close(reading)
 
     random.seed(0)
     kills, while_writing, finished = 0, 0, False
     while not finished:
-        pid, reading = child(folders["killed"], num_steps)
+        pid, reading = child(folders["killed"], num_steps, mapped=mapped)
         if kills < num_kills:
             if kills % 4:  # the fourth kill is wherever it falls, mostly before the first step
                 os.read(reading, 1)
@@ -99,8 +111,10 @@ def main(num_kills: int) -> dict:
         assert finished or os.WIFSIGNALED(status), "a run failed by itself"
     results = [np.load(folder / "result.npz") for folder in folders.values()]
     equal = all(np.array_equal(results[0][name], results[1][name]) for name in results[0].files)
-    return {"kills": kills, "while writing": while_writing, "passes": float(results[1]["passes"]), "equal": equal}
+    uneven = float(results[1]["influence"].max() / results[1]["influence"].mean())
+    passes = float(results[1]["passes"])
+    return {"kills": kills, "while writing": while_writing, "passes": passes, "uneven": uneven, "equal": equal}
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(main(int(sys.argv[1]))))
+    sys.stdout.write(json.dumps(main(int(sys.argv[1]), mapped="mapped" in sys.argv)))

@@ -119,6 +119,35 @@ def test_plates_are_data():
 
 
 @pytest.mark.slow
+def test_many_rows_of_a_plate_with_the_defaults():
+    """10^5 rows, from prior draws, in several keys; the scale is positive, the truth is Laplace's approximation."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(100_000, 3)).astype(np.float32)
+    y = (X @ [1.0, -1.0, 0.5] + 2 * rng.normal(size=len(X))).astype(np.float32)
+
+    def model(X, y):
+        w = numpyro.sample("w", dist.Normal(0, 10).expand([3]).to_event(1))
+        scale = numpyro.sample("scale", dist.HalfNormal(5))
+        with numpyro.plate("row", len(y), subsample_size=500) as rows:
+            numpyro.sample("y", dist.Normal(X[rows] @ w, scale), obs=y[rows])
+
+    target = sf.from_numpyro(model, X, y)
+    X = X.astype(float)
+    mean = np.linalg.solve(X.T @ X, X.T @ y)
+    scale = np.std(y - X @ mean)
+    mean, sds = (
+        np.append(mean, scale),
+        np.append(scale * np.sqrt(np.diag(np.linalg.inv(X.T @ X))), scale / (2 * len(y)) ** 0.5),
+    )
+    for key in range(3):
+        result = sf.fit(target, key=key, progress=False)
+        found = np.c_[result.particles["w"], result.particles["scale"]]
+        assert result.verdict.level == "good", result.verdict
+        assert np.abs((found.mean(0) - mean) / sds).max() < 0.05
+        np.testing.assert_allclose(found.std(0) / sds, 1, atol=0.05)
+
+
+@pytest.mark.slow
 def test_minibatched_model_predicts_all_rows():
     X, y = logistic_data()
     target = sf.from_numpyro(logistic, X, y, batch_size=50)

@@ -67,8 +67,8 @@ def test_what_all_chains_share_is_part_of_the_error(gaussian):
     assert errors[0] > 1.3 * claimed[0]
     assert 0.5 < errors[1] / claimed[1] < 1.1
     assert errors[1] < errors[0]
-    for each in told:  # the other coordinates are as exact as ever
-        np.testing.assert_allclose(each.sd[1:], 1.0, rtol=2e-3)
+    for each in told:  # the other coordinates are as exact as ever, but for the chance in what is shared there
+        np.testing.assert_allclose(each.sd[1:], 1.0, rtol=0.01)
 
 
 def test_correlations_are_exact_on_gaussians(gaussian):
