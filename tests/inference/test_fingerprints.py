@@ -1,9 +1,11 @@
 """Fingerprints are equal for equal values, in any process, and differ where a run would."""
 
+import functools
 import os
 import subprocess
 import sys
 
+import jax
 import numpy as np
 import optax
 import pytest
@@ -35,6 +37,34 @@ def test_fingerprints_see_what_counts(monkeypatch):
     before = fingerprint(scaled)
     monkeypatch.setitem(globals(), "SCALE", 3.0)
     assert fingerprint(scaled) != before
+
+
+class Model:
+    """As users write them, with what they hold beside their functions."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def log_density(self, x):
+        return self.value * x
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        lambda value: functools.partial(scaled, value),
+        lambda value: Model(value).log_density,
+        lambda value: {"a", value},
+        lambda value: jax.jit(make(value)),
+        lambda value: sf.data.Mapped(np.full(3, value)),
+        lambda value: jax.random.key(int(value)),
+        lambda value: {"data": [Model(value)]},
+    ],
+    ids=["partial", "method", "set", "compiled", "mapped", "key", "object"],
+)
+def test_fingerprints_see_into(of):
+    assert fingerprint(of(1.0)) == fingerprint(of(1.0))
+    assert fingerprint(of(1.0)) != fingerprint(of(2.0))
 
 
 @pytest.mark.slow

