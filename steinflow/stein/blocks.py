@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from steinflow.devices.sharding import split_particles
 from steinflow.typing import Array, PyTree
 
-# A block is a few MB of pairs: large enough for the matrix product, small enough for the cache. With 512 rows kernels of
-# two matrices take up to 15% longer, and those of one 2% less.
+# A block is a few MB of pairs: large enough for the matrix product, small enough for the cache. With 512 rows, kernels
+# of two matrices take up to 15% longer, and those of one 2% less.
 _UNBLOCKED_PAIRS = 2**22
 _BLOCK_PAIRS = 2**24
 _MIN_ROWS, _MAX_ROWS = 128, 256
