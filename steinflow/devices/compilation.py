@@ -16,7 +16,7 @@ from steinflow.devices.work import numbers_of
 from steinflow.typing import PyTree
 
 _LEVEL, _EMITTERS = "xla_backend_optimization_level", "xla_cpu_use_fusion_emitters"
-_REPAYS = 3e9  # numbers from which on a run repays better code, which takes a second longer to compile
+_REPAYS = 3.5e9  # numbers from which on some ten runs repay better code, which takes 1.5 s longer to compile
 _MAPS, _MOST_MAPS = Path("/proc/self/maps"), 40_000
 _EVERY, _CALLS = 10, itertools.count()  # runs, of which one counts the maps
 

@@ -271,4 +271,4 @@ def _recalled(state: SVGDState) -> Recollection | None:
     journey = state.journey
     if journey is None or not (journey.warm and journey.memory.count):
         return None
-    return journey.memory.recalled(noisy=bool(journey.heat > 0))
+    return journey.memory.recalled(noisy=bool(np.asarray(journey.heat) > 0))
