@@ -77,8 +77,8 @@ class Anchoring:
         """Return an anchor at the centre of the particles that knows nothing yet; None where there can be none."""
         if self._data is None:
             return None
-        influence = Influence.even(self._data.num_rows) if self._draws_rows else None
-        anchor = Anchor.unknown_at(as_array(np.mean(np.asarray(particles), axis=0)), influence)
+        influence = sharding.replicate(Influence.even(self._data.num_rows)) if self._draws_rows else None
+        anchor = _placed(Anchor.unknown_at(as_array(np.mean(np.asarray(particles), axis=0)), influence))
         return _anchored(anchor, num_rows=0, passes=0.0, num_complete=0, next_look=0, wait=_OFTEN)
 
     def next_step(self, anchored: Anchored | None) -> float:
@@ -100,9 +100,10 @@ class Anchoring:
         wanted = batch_size * (plain / _WANTED_ERROR) ** 2
         few = all_rows > _FEW and wanted < _NEARLY_ALL * all_rows
         wanted = int(np.clip(wanted, batch_size, all_rows)) if few else all_rows
-        allowed = 1 + _BUDGET * step * self._num_particles * batch_size / all_rows
+        earned = _BUDGET * self._num_particles * batch_size / all_rows  # passes, by every step
+        missing = (passes + wanted / all_rows - 1) / earned - step  # steps, before so many rows may be read
         outrun = np.isinf(offset) and num_rows == wanted == all_rows  # a point on its way leaves every anchor behind
-        if stale and np.isfinite(plain) and passes + wanted / all_rows <= allowed:
+        if stale and np.isfinite(plain) and missing <= 0:
             num_complete += wanted == all_rows
             weighing = self._draws_rows and wanted == all_rows and num_complete.bit_count() == 1
             anchor, passed = self._moved(anchor, found, wanted, step, weighing=weighing)
@@ -113,7 +114,8 @@ class Anchoring:
         longest = _SELDOM if helps else max(_SELDOM, self._num_steps // 4)
         # Who has read all rows many times and is not near them yet, as a cloud that collapses, looks ever more seldom.
         longest = max(longest, self._num_steps // 10) if num_complete > _MANY else longest
-        wait = _OFTEN if stale and helps and not outrun and num_complete <= _MANY else min(2 * wait, longest)
+        often = stale and helps and not outrun and num_complete <= _MANY
+        wait = int(np.clip(np.ceil(missing), _OFTEN, _SELDOM)) if often else min(2 * wait, longest)
         return _anchored(
             anchor, num_rows=num_rows, passes=passes, num_complete=num_complete, next_look=step + wait, wait=wait
         )
@@ -137,22 +139,30 @@ class Anchoring:
                 sums += group_sums(self._run.influences(point, found.deviations, rows), seen, all_rows)
             seen += size
             if seen > all_rows:
-                return Anchor.unknown_at(point), seen / all_rows
+                return _placed(Anchor.unknown_at(point)), seen / all_rows
         if not np.all(np.isfinite(total)):
             refuse_rows(self._data, key=self._key)
         score = as_array(total / max(seen, 1), point.dtype)
         weight = as_array(np.all(np.isfinite(total)), point.dtype)
         influence = anchor.influence
         if weighing and influence is not None:
-            influence = influence.blended(sums)
-        return Anchor(point, score, weight, influence), seen / all_rows
+            influence = sharding.replicate(influence.blended(sums))
+        return _placed(Anchor(point, score, weight, influence)), seen / all_rows
 
 
 def _anchored(anchor, *, num_rows, passes, num_complete, next_look, wait) -> Anchored:
     counts = (as_array(np.int32(value)) for value in (num_rows, num_complete, next_look, wait))
-    num_rows, num_complete, next_look, wait = counts
-    passes = as_array(np.float32(passes))
-    return sharding.replicate(Anchored(anchor, num_rows, passes, num_complete, next_look, wait))
+    num_rows, num_complete, next_look, wait, passes = sharding.replicate((*counts, as_array(np.float32(passes))))
+    return Anchored(anchor, num_rows, passes, num_complete, next_look, wait)
+
+
+def _placed(anchor: Anchor) -> Anchor:
+    """Return a new anchor on all devices; where the influence is that of another, it stays the same object.
+
+    By that the feed knows whether the rows that it has read ahead are drawn as they should be.
+    """
+    point, score, weight = sharding.replicate((anchor.point, anchor.score, anchor.weight))
+    return Anchor(point, score, weight, anchor.influence)
 
 
 def _read_ahead(blocks: Iterator[Batch] | None) -> Iterator[Batch]:
