@@ -2,7 +2,7 @@
 
 - `accuracy`: from prior draws, 100 particles and 1,000 steps, on every problem, with anchors and without;
 - `rivals`: time and rows read of other ways to the same accuracy, in one run;
-- `resources`: time per step at 10^4 and 10^7 mapped rows, and memory, for which a process of its own is started.
+- `resources`: time per step at 10^4 to 10^7 mapped rows, and memory, for which a process of its own is started.
 
 `--page` writes the tables into docs/big-data.md; `--problems NAME ...` takes others than all of them. What is measured
 is kept in benchmarks/results/big_data, line by line: a run that was stopped goes on, and to measure anew, delete files.
@@ -19,7 +19,7 @@ from benchmarks.pages import put
 PARTS = {  # heading on the page, table, problems by default
     "accuracy": ("big data", accuracy, list(PROBLEMS)),
     "rivals": ("big data: rivals", rivals, ["logistic, 10^5 rows", "logistic, 10^6 rows"]),
-    "resources": ("big data: resources", resources, [str(10**4), str(10**7)]),
+    "resources": ("big data: resources", resources, [str(10**4), str(10**6), str(10**7)]),
 }
 
 
