@@ -40,7 +40,6 @@ from steinflow.stein.geometry import even_sample
 _FEWEST = 50  # steps before the chains can say whether they agree
 _ONE_MODE = 1.2  # R-hat up to which nobody looks for modes
 _PRECISE, _MIXED = 0.01, 1.05  # error of mean and sd in sds, that of 10,000 draws; R-hat
-_CLAIMED = 0.02  # sds: no verdict says that a mean is closer
 _CHANCE = (
     4.42  # sds of a normal: chance goes further once in 100,000, or in one run of a hundred with 1,000 coordinates
 )
@@ -215,14 +214,14 @@ class Recollection:
     def best_moments(self) -> Moments:
         """The same, with the means of control functionals in the coordinates in which these are far more precise.
 
-        They take a moment, and are not tried where all means are as precise as any verdict says. They need scores:
-        where there are no more particles than dimensions, the pulls are none. Where the density ends at an edge, their
+        They take a moment, and are not tried where all means are precise enough. They need scores: where there are no
+        more particles than dimensions, the pulls are none. Where the density ends at an edge, their
         identity does not hold. Separated modes are weighed by their mass. And where the two means differ by more than
         chance, the scores are not those of what the particles have seen. The scores of minibatches are wrong for all
         chains at once, whose scatter is then not the error.
         """
         found, (_, num_chains, dim) = self.moments(), self.states.shape
-        wanted = np.max(found.mean_error) > _CLAIMED  # not where nothing is finite
+        wanted = np.max(found.mean_error) > _PRECISE  # not where nothing is finite
         if not wanted or self.noisy or num_chains <= dim or self.blocked > 0 or self.modes is not None:
             return found
         u = np.asarray(self.frame.points(self.states), float)
