@@ -215,10 +215,10 @@ class Recollection:
         """The same, with the means of control functionals in the coordinates in which these are far more precise.
 
         They take a moment, and are not tried where all means are precise enough. They need scores: where there are no
-        more particles than dimensions, the pulls are none. Where the density ends at an edge, their
-        identity does not hold. Separated modes are weighed by their mass. And where the two means differ by more than
-        chance, the scores are not those of what the particles have seen. The scores of minibatches are wrong for all
-        chains at once, whose scatter is then not the error.
+        more particles than dimensions, the pulls are none. Where the density ends at an edge, their identity does not
+        hold. Separated modes are weighed by their mass. Where the two means differ by more than chance, the scores are
+        not those of what the particles have seen. And those of minibatches are wrong for all chains at once, whose
+        scatter is then not the error.
         """
         found, (_, num_chains, dim) = self.moments(), self.states.shape
         wanted = np.max(found.mean_error) > _PRECISE  # not where nothing is finite
