@@ -25,11 +25,10 @@ from steinflow.inference.defaults import default_method, default_num_particles, 
 from steinflow.inference.groups import fit_groups
 from steinflow.inference.loop import fit
 from steinflow.methods.base import Method
-from steinflow.methods.svgd.ensemble import Ensemble
 from steinflow.models.families.base import Forms
 from steinflow.models.generalized_linear import GeneralizedLinear
 from steinflow.models.heads import Head
-from steinflow.models.neural_network import USUAL_SCALE, NeuralNetwork, PriorScale, through_layers, usual_scale
+from steinflow.models.neural_network import USUAL_SCALE, NeuralNetwork, through_layers
 from steinflow.models.supervised import (
     Scaling,
     Supervised,
@@ -77,9 +76,8 @@ class SteinEstimator(BaseEstimator, abc.ABC):
     Args:
         hidden: units of the hidden layers of a neural network; () is a linear model.
         activation: between layers: "tanh", "silu" or "relu". Smooth activations are explored in fewer steps.
-        prior_scale: scale of the prior of a network's weights, N(0, prior_scale² / fan_in). "learned" gives every layer
-            its own scale, which is learned with the weights. The default is "learned" for classes. It is 4 for numbers
-            and counts, and for any method that climbs the density instead of following the mass.
+        prior_scale: scale of the prior of a network's weights, N(0, prior_scale² / fan_in). Members of an ensemble
+            try a quarter of that, too.
         num_particles: how many particles represent the posterior; by default 100, or 10 for a network. The particles of
             a network are members of an ensemble, each of which contributes many networks.
         num_steps: the maximum number of steps; by default 1,000, or 10,000 per hidden layer for an ensemble. A
@@ -106,7 +104,7 @@ class SteinEstimator(BaseEstimator, abc.ABC):
         *,
         hidden: tuple[int, ...] = (),
         activation: Literal["tanh", "silu", "relu"] = "tanh",
-        prior_scale: PriorScale | None = None,
+        prior_scale: float = USUAL_SCALE,
         num_particles: int | None = None,
         num_steps: int | None = None,
         batch_size: int | None = None,
@@ -224,16 +222,9 @@ class SteinEstimator(BaseEstimator, abc.ABC):
             self.activation,
             family=self._head,
             batch_size=batch_size,
-            prior_scale=self._prior_scale,
+            prior_scale=self.prior_scale,
             standardize=False,
         )
-
-    @property
-    def _prior_scale(self) -> PriorScale:
-        if self.prior_scale is not None:
-            return self.prior_scale
-        follows_mass = self.method is None or isinstance(self.method, Ensemble)
-        return usual_scale(self._head.family) if follows_mass else USUAL_SCALE
 
     def _run(self, model: Supervised, watch: Watch, particles: Params | None):
         """Run the method. Particles of an earlier run are where it starts, and their moments are the prior."""

@@ -14,7 +14,7 @@ from steinflow.estimators.rows import checked_data
 from steinflow.methods.base import Method
 from steinflow.models.families import Gaussian, Poisson
 from steinflow.models.heads import Head, VaryingGaussian, VaryingStudentT
-from steinflow.models.neural_network import PriorScale
+from steinflow.models.neural_network import USUAL_SCALE
 from steinflow.models.supervised import shift_and_scale
 from steinflow.models.uncertainty import Uncertainty
 
@@ -184,7 +184,7 @@ class SteinRegressor(_Regressor):
         noise: Literal["constant", "varying", "heavy-tailed"] | None = None,
         hidden: tuple[int, ...] = (),
         activation: Literal["tanh", "silu", "relu"] = "tanh",
-        prior_scale: PriorScale | None = None,
+        prior_scale: float = USUAL_SCALE,
         num_particles: int | None = None,
         num_steps: int | None = None,
         batch_size: int | None = None,

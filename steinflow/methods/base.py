@@ -134,13 +134,3 @@ def need_log_density(target: FlatTarget, method: str) -> None:
             f"{method} compares log densities, but this target only knows its score. Return both, with "
             "sf.from_score(function, with_log_density=True), or use sf.SVGD(), sf.SGLD() or sf.DSVI()."
         )
-
-
-def need_climbable(target: FlatTarget, method: str) -> None:
-    """Raise a ValueError where the density is highest far from its mass: who climbs it would end there."""
-    if not target.climbable:
-        raise ValueError(
-            f"{method} climbs the density, and that of a network with prior_scale='learned' is highest where all "
-            "weights vanish, and nothing is learned. Give prior_scale a number, such as 4.0, or use sf.Ensemble(), "
-            "which follows the mass."
-        )

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from steinflow.methods.base import Draws, Method, need_climbable, need_log_density
+from steinflow.methods.base import Draws, Method, need_log_density
 from steinflow.typing import Array, Particles
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ class MAP(Method):
     step_size: float = 0.1
 
     def init(self, target, particles, *, num_steps, key):
-        need_climbable(target, "MAP")
         if len(particles) > 1:
             need_log_density(target, "MAP from several starts")
         heights = jnp.full(len(particles), -jnp.inf, particles.dtype)

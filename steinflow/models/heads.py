@@ -23,7 +23,10 @@ from steinflow.models.families import Family, Gaussian, StudentT, auxiliary, lin
 from steinflow.models.families.base import Forms
 from steinflow.typing import Array, Params, PRNGKeyArray, Scalar
 
-_NARROWEST, _WIDEST = -8.0, 5.0  # log scales of a standardised y: beyond, single precision overflows in squares
+_NARROWEST, _WIDEST = -8.0, 5.0  # log scales of a standardised y: single precision overflows in squares of far smaller
+_BEYOND = 0.1  # as much as before; at a limit without a slope, networks that have gone too far would never come back
+_FAR = 80.0
+_CALM = 0.25  # of the width of mu's output, a priori: a noise of sd 1 varies by less than y does
 
 
 class Head(eqx.Module):
@@ -82,6 +85,11 @@ class Head(eqx.Module):
         return self.family.num_outputs + len(self.varying)
 
     @property
+    def output_widths(self) -> np.ndarray:
+        """How wide priors of the outputs of networks are, relative to that of mu."""
+        return np.repeat([1.0, _CALM], [self.family.num_outputs, len(self.varying)])
+
+    @property
     def noisy(self) -> bool:
         """Whether sigma is the same for all rows: a particle has the logarithm of its precision, `log_gamma`."""
         return "sigma" in self._constants
@@ -98,7 +106,7 @@ class Head(eqx.Module):
         forms = {"mu": self.mu(outputs)}
         for position, name in enumerate(self.varying, start=1):
             values = outputs[..., position]
-            forms[name] = values.clip(_NARROWEST, _WIDEST) if name == "sigma" else values
+            forms[name] = _within(values) if name == "sigma" else values
         for name, value in self.known:
             forms[name] = _in_form(self.family, name, value)
         for name in self._constants:
@@ -164,6 +172,12 @@ class VaryingStudentT(Head):
 def log_prior_of_auxiliary(values: Params) -> Scalar:
     """Return the log density of the entry `auxiliary` of a particle."""
     return auxiliary.log_prior({key.split("_", 1)[1]: value for key, value in values.items()})
+
+
+def _within(log_scales):
+    """Return log scales that grow more slowly beyond the limits, and no more far beyond them."""
+    limited = log_scales.clip(_NARROWEST, _WIDEST)
+    return limited + _BEYOND * (log_scales - limited).clip(-_FAR, _FAR)
 
 
 def _in_form(family, name, value) -> float:

@@ -13,9 +13,9 @@ from jaxtyping import ArrayLike
 
 from steinflow.models.families import Family, Gaussian
 from steinflow.models.heads import Head, log_prior_of_auxiliary
-from steinflow.models.neural_network import USUAL_SCALE, PriorScale, prior_of_scale
+from steinflow.models.neural_network import USUAL_SCALE, FanIn
 from steinflow.models.supervised import Supervised, log_gamma_prior
-from steinflow.targets.posterior import ApproachedPrior, approach_of
+from steinflow.targets.posterior import CountablePrior
 from steinflow.typing import Array, Params, PRNGKeyArray, Scalar
 
 
@@ -25,7 +25,7 @@ def from_network(
     y: ArrayLike,
     *,
     family: Family | Head = Gaussian(),
-    prior_scale: PriorScale = USUAL_SCALE,
+    prior_scale: float = USUAL_SCALE,
     log_prior: Callable[[Params], Scalar] | None = None,
     random: Callable[[Params], Params] | None = None,
     batch_size: int | None = None,
@@ -47,9 +47,7 @@ def from_network(
         family: what the outputs mean, any of `sf.models`: `Gaussian()`, `Bernoulli()`, `Categorical(K)`, `Poisson()`,
             `NegativeBinomial()`, ..., or a `Head`, such as `VaryingGaussian()` and `VaryingStudentT()` (two outputs).
         prior_scale: parameters have the prior N(0, prior_scale² / fan_in), with fan_in = 1 for biases and other
-            vectors. "learned" gives every array a scale of its own, which is integrated out. Use it with `sf.Ensemble`,
-            which follows the mass; a method that climbs the density, such as `sf.MAP`, needs a number. With very few
-            rows, learned scales may conclude that there is nothing to learn.
+            vectors. Members of `sf.Ensemble` try a quarter of that, too.
         log_prior: a function of the module's parameters that returns a log density, instead of that prior.
         random: a function of the module's parameters that returns those to infer, such as
             `lambda params: params.layers[-1]` for the last layer of an Equinox MLP, or
@@ -72,13 +70,13 @@ def from_network(
     module = _adapt(network, jnp.zeros((1, *shape)))
     if random is not None:
         module = _Part(params=random(module.params), whole=module, random=random, outputs_last=module.outputs_last)
-    prior = prior_of_scale(prior_scale, outputs_last=module.outputs_last)
+    prior = FanIn(prior_scale, outputs_last=module.outputs_last)
     return NetworkPosterior(
         X,
         y,
         module,
         log_prior or prior,
-        start=module.sample if module.starts_by_itself else eqx.Partial(prior.approach.sample, module.params),
+        start=module.sample if module.starts_by_itself else eqx.Partial(prior.sample, module.params),
         shape=shape,
         family=family,
         batch_size=batch_size,
@@ -131,17 +129,13 @@ class _Forward(eqx.Module):
         return outputs.reshape(expected)
 
 
-class _Prior(ApproachedPrior):
+class _Prior(CountablePrior):
     """The prior of the network's parameters, and that of the noise precision: Gamma(1, 0.1)."""
 
     network: Callable[[Params], Scalar]
 
-    @property
-    def approach(self):
-        return _Prior(approach_of(self.network))
-
-    def __call__(self, params):
-        value = self.network(params["network"])
+    def counted(self, params, count):
+        value = count * self.network(params["network"])
         if "log_gamma" in params:
             value += log_gamma_prior(params["log_gamma"], shape=1.0, rate=0.1)
         if "auxiliary" in params:

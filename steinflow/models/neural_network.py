@@ -3,14 +3,13 @@ r"""Bayesian neural networks, fully connected, of any depth, activation and fami
 $f(x) = W_L^\top g(\dots g(W_1^\top x + b_1) \dots) + b_L$; every weight and bias $\sim N(0, 1/\lambda)$; for real y
 the noise is $N(0, 1/\gamma)$; $\gamma, \lambda \sim \mathrm{Gamma}(1, 0.1)$ with rate 0.1. The paper's network has one
 hidden layer of ReLUs. Few particles cannot infer $\lambda$: the density of all weights is highest where they vanish.
-With a prior of fixed width there is no such place to fall into, but no width suits all data. A width for every layer
-that is integrated out suits most, for methods that follow the mass and not the density (`LearnedScales`).
+With a prior of fixed width there is no such place to fall into, but no width suits all data: members of an ensemble
+try two (`sf.Ensemble`).
 """
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -22,12 +21,10 @@ from steinflow.devices.arrays import as_array
 from steinflow.models.families import Family, Gaussian
 from steinflow.models.heads import Head, log_prior_of_auxiliary
 from steinflow.models.supervised import Supervised, log_gamma_prior, sample_log_gamma
-from steinflow.targets.posterior import Approached, ApproachedPrior
+from steinflow.targets.posterior import CountablePrior
 from steinflow.typing import Array, Params, PRNGKeyArray, Scalar
 
-USUAL_SCALE = 4.0  # of weights where none is learned, and on the way to a posterior that learns it
-
-PriorScale = float | Literal["learned"]
+USUAL_SCALE = 4.0  # of weights; a scale that members of ensembles may find too wide
 
 
 class _Layers(eqx.Module):
@@ -58,7 +55,7 @@ def _flipped(x):
     return x.swapaxes(-1, -2)
 
 
-class FanIn(Approached):
+class FanIn(eqx.Module):
     """Every parameter N(0, scale^2 / fan_in), with fan_in = 1 for biases and other vectors.
 
     Attributes:
@@ -72,10 +69,6 @@ class FanIn(Approached):
     def __check_init__(self):
         if self.scale <= 0:
             raise ValueError(f"prior_scale must be positive; got {self.scale}.")
-
-    @property
-    def approach(self) -> "FanIn":
-        return self
 
     def __call__(self, params: Params) -> Scalar:
         return -0.5 * jnp.asarray(sum(jnp.sum((x / self._sd(x)) ** 2) for x in jax.tree.leaves(params)))
@@ -91,71 +84,24 @@ class FanIn(Approached):
         return self.scale / np.sqrt(fan_in(x, outputs_last=self.outputs_last))
 
 
-class LearnedScales(Approached):
-    r"""Every parameter $N(0, \sigma_l^2 / \text{fan-in})$, with a scale for each array that is learned with it.
-
-    $\sigma_l^2 \sim \text{InverseGamma}(a, b)$ is integrated out: with n numbers in an array, and S the sum of their
-    squares times fan-in, $\log p = -(a + n/2) \log(b + S/2)$. Nothing is added to the parameters, and the scale of a
-    layer is what its weights say it is; the hyper-prior says little: half of its mass is below a scale of 3.
-
-    The density is highest where all weights vanish, though the mass is elsewhere, and climbing it ends there.
-
-    Attributes:
-        fixed: the prior to climb on the way, of a fixed scale.
-        shape: a.
-        rate: b.
-    """
-
-    fixed: FanIn
-    shape: float = 1.0
-    rate: float = 6.0
-
-    @property
-    def approach(self) -> FanIn:
-        return self.fixed
-
-    def __call__(self, params: Params) -> Scalar:
-        return -jnp.asarray(sum(self._of_array(x) for x in jax.tree.leaves(params)))
-
-    def _of_array(self, x):
-        squares = jnp.sum(x**2) * fan_in(x, outputs_last=self.fixed.outputs_last)
-        return (self.shape + x.size / 2) * jnp.log(self.rate + squares / 2)
-
-
-def usual_scale(family: Family) -> PriorScale:
-    """Return the scale of a prior where none is given: learned for classes, since logits have no unit of their own."""
-    return "learned" if family.of_classes else USUAL_SCALE
-
-
-def prior_of_scale(scale: PriorScale, *, outputs_last: bool = True) -> FanIn | LearnedScales:
-    """Return the prior of weights and biases with this scale, or with scales that are learned."""
-    if isinstance(scale, str):
-        if scale != "learned":
-            raise ValueError(f"prior_scale must be a number or 'learned'; got {scale!r}.")
-        return LearnedScales(FanIn(USUAL_SCALE, outputs_last))
-    return FanIn(scale, outputs_last)
-
-
 def fan_in(x: Array, *, outputs_last: bool) -> int:
     """Return the number of inputs of a unit, given its weights; 1 for biases and other vectors."""
     return int(np.prod(x.shape[:-1] if outputs_last else x.shape[1:])) if x.ndim > 1 else 1
 
 
-class _Prior(ApproachedPrior):
+class _Prior(CountablePrior):
     shape: float
     rate: Array
-    of_weights: FanIn | LearnedScales | None
+    of_weights: FanIn | None
+    output_widths: np.ndarray
 
-    @property
-    def approach(self):
-        return dataclasses.replace(self, of_weights=None if self.of_weights is None else self.of_weights.approach)
-
-    def __call__(self, params):
-        leaves = [*params["weights"], *params["biases"]]
+    def counted(self, params, count):
         if self.of_weights is None:
-            value = self._of_inferred_width(leaves, params["log_lambda"])
+            value = self._of_inferred_width([*params["weights"], *params["biases"]], params["log_lambda"])
         else:
-            value = self.of_weights(leaves)
+            (*weights, last), (*biases, last_biases) = params["weights"], params["biases"]
+            widths = jnp.asarray(self.output_widths, last.dtype)
+            value = count * self.of_weights([*weights, last / widths, *biases, last_biases / widths])
         if "log_gamma" in params:
             value += log_gamma_prior(params["log_gamma"], shape=self.shape, rate=self.rate)
         if "auxiliary" in params:
@@ -187,9 +133,9 @@ class NeuralNetwork(Supervised):
     Gamma(shape, 1 / rate), and the noise at the particle's own training error.
 
     Other arguments:
-        prior_scale: weights have the prior N(0, prior_scale² / fan_in), and biases N(0, prior_scale²). "learned" means
-            one scale for the weights and one for the biases of every layer, integrated out, for `sf.Ensemble`. None
-            means the paper's prior: one precision for all weights and biases, which is inferred.
+        prior_scale: weights have the prior N(0, prior_scale² / fan_in), and biases N(0, prior_scale²); an output that
+            is the logarithm of a scale, a quarter of that. None means the paper's prior: one precision for all weights
+            and biases, which is inferred.
         standardize: shift and scale the features, and a real-valued y, to mean 0 and sd 1 on the training rows.
         shape, rate: of the Gamma priors of lambda and gamma.
 
@@ -220,7 +166,7 @@ class NeuralNetwork(Supervised):
         *,
         family: Family | Head = Gaussian(),
         batch_size: int | None = None,
-        prior_scale: PriorScale | None = None,
+        prior_scale: float | None = None,
         standardize: bool = True,
         shape: float = 1.0,
         rate: float = 0.1,
@@ -229,8 +175,8 @@ class NeuralNetwork(Supervised):
             raise ValueError(
                 f"hidden must list the number of units in each hidden layer, such as (50,); got {tuple(hidden)}."
             )
-        of_weights = None if prior_scale is None else prior_of_scale(prior_scale)
-        self.hyper = _Prior(shape, as_array(rate, float), of_weights)
+        of_weights = None if prior_scale is None else FanIn(prior_scale)
+        self.hyper = _Prior(shape, as_array(rate, float), of_weights, Head.of(family).output_widths)
         self.activation = _activation(activation)
         super().__init__(
             X,

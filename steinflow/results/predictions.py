@@ -23,6 +23,7 @@ _ERROR_DOUBTFUL, _ERROR_BAD = 0.2, 0.5  # of a predicted mean, in predictive sds
 _DRIFT_DOUBTFUL, _DRIFT_BAD = 0.1, 0.3  # between the two halves of the networks of every member, likewise
 _SURPRISE_DOUBTFUL, _SURPRISE_BAD = 1.3, 2.0  # squared errors on fitted rows over what was expected
 _BROKEN_DOUBTFUL, _BROKEN_BAD = 0.03, 0.12  # share of rows for which a promise was not kept, beyond chance
+_UNSURE_DOUBTFUL, _UNSURE_BAD = 0.1, 0.35  # share of rows by which they come true more often than promised, likewise
 
 
 def judged_by_predictions(target: Target, particles: Params, num_chains: int) -> dict[str, dict[str, float]]:
@@ -88,6 +89,12 @@ def judge_predictions(found: Mapping[str, float], held_out: Mapping[str, float])
         )
         sure, limits = f"predictions are too sure: {kept}", (_BROKEN_DOUBTFUL, _BROKEN_BAD)
         findings.append(graded(held_out["overconfidence"], *limits, sure, Remedy.LESS_SURE, Remedy.MORE_STEPS))
+        unsure = (
+            f"predictions are too cautious: they came true for {held_out['underconfidence']:.0%} more of {rows:.0f} "
+            "held-out rows than they promise, beyond chance"
+        )
+        limits = _UNSURE_DOUBTFUL, _UNSURE_BAD
+        findings.append(graded(held_out["underconfidence"], *limits, unsure, Remedy.LESS_FREE, Remedy.MORE_STEPS))
     good = (
         f"{members:.0f} members agree on predictions: another ensemble would differ by about {error:.2f} predictive "
         f"sds{', and ' + kept if kept else ''}. Rows unlike the fitted ones are not judged, and single weights mean "

@@ -82,6 +82,7 @@ class Remedy(enum.StrEnum):
         "give the noise heavier tails (noise='heavy-tailed', sf.models.VaryingStudentT()), or calibrate class "
         "probabilities on rows that you hold out yourself"
     )
+    LESS_FREE = "give the network fewer units, or its weights a smaller prior_scale"
     LOG_SPACE = "write the log density with log-space functions"
     UNIT_SCALE = "bring the parameters to a scale near 1"
     DOUBLE_PRECISION = "use double precision"

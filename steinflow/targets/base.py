@@ -119,13 +119,8 @@ class Target(eqx.Module):
 
     @property
     def approach(self) -> "Target":
-        """The target to climb on the way to this one: itself, unless its density is highest where its mass is not."""
+        """The target to climb on the way to this one: itself, unless climbing it leads to poor fits."""
         return self
-
-    @property
-    def climbable(self) -> bool:
-        """Whether the density is high where the mass is, so that a method may climb it."""
-        return True
 
 
 class ConstrainedTarget(Target):

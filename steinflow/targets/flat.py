@@ -18,7 +18,7 @@ from steinflow.targets.anchors import Anchor, Estimate, Minibatch, estimated, es
 from steinflow.targets.base import ConstrainedTarget, Target, as_target
 from steinflow.targets.data import Data
 from steinflow.targets.forecasts import Forecaster
-from steinflow.targets.posterior import Posterior, WeightedRows
+from steinflow.targets.posterior import CountedPrior, Posterior, WeightedRows
 from steinflow.typing import Array, Batch, Params, Particles, Point, PRNGKeyArray, Scalar, Scores, Weights
 
 _TRIES = 10  # to draw a particle from the prior
@@ -82,11 +82,6 @@ class FlatTarget(eqx.Module):
         return dataclasses.replace(self, source=self.source.approach)
 
     @property
-    def climbable(self) -> bool:
-        """Whether the density is high where the mass is, so that a method may climb it."""
-        return self.source.climbable
-
-    @property
     def is_tempered(self) -> Array:
         """Whether this is a flatter version of the target."""
         return jnp.zeros((), bool) if self.inverse_temperature is None else self.inverse_temperature < 1
@@ -127,24 +122,28 @@ class FlatTarget(eqx.Module):
         """Return the gradient of `log_likelihood` at every particle."""
         return self._estimate(FlatTarget.log_likelihood, particles, batch).scores
 
-    def counted_scores(self, particles: Particles, counts: Weights, rows: Batch, weights: Array) -> Scores:
-        r"""Return the scores with rows that count more often or less: $\nabla [\log p_0 + c \sum_i w_i \log p(D_i)]$.
+    def counted_scores(
+        self, particles: Particles, row_counts: Weights, prior_counts: Weights, rows: Batch, weights: Array
+    ) -> Scores:
+        r"""Return the scores of $m \log p_0 + c \sum_i w_i \log p(D_i)$: rows and prior count more often, or less.
 
         Args:
             particles: one row each.
-            counts: c, of every particle.
+            row_counts: c, of every particle.
+            prior_counts: m, of every particle.
             rows: of the data, all of them or a batch.
             weights: w, of every row.
         """
 
         def value(flat, point, batch):
-            weighted = WeightedRows(flat.posterior.log_likelihood)
-            source = eqx.tree_at(lambda source: source.log_likelihood, flat.source, weighted)
-            x, count = point[:-1], point[-1]
-            return dataclasses.replace(flat, source=source).log_density(x, (batch[0], count * batch[1]))
+            posterior, (of_rows, of_prior) = flat.posterior, point[-2:]
+            parts = CountedPrior(posterior.log_prior, of_prior), WeightedRows(posterior.log_likelihood)
+            source = eqx.tree_at(lambda source: (source.log_prior, source.log_likelihood), flat.source, parts)
+            return dataclasses.replace(flat, source=source).log_density(point[:-2], (batch[0], of_rows * batch[1]))
 
-        points = jnp.concatenate([particles, counts[:, None].astype(particles.dtype)], axis=1)
-        return self._estimate(value, points, (rows, weights)).scores[:, :-1]
+        counts = jnp.stack([row_counts, prior_counts], axis=1).astype(particles.dtype)
+        points = jnp.concatenate([particles, counts], axis=1)
+        return self._estimate(value, points, (rows, weights)).scores[:, :-2]
 
     def row_log_likelihoods(self, particles: Particles, rows: Batch) -> Array:
         """Return the log likelihood of every row under every particle, particles x rows."""

@@ -13,6 +13,7 @@ import numpy as np
 from steinflow.typing import Array, Batch, Params
 
 _LEVEL = 0.9  # of the intervals that are promised
+_MIDDLE = 0.5  # of those that show best whether all are too wide
 _LEVELS = np.arange(1, 10) / 10  # at which the calibration error of numbers is taken
 _BINS = 10  # of the confidence in classes
 _SURE = 2.0  # standard errors that a broken promise has to exceed
@@ -39,32 +40,38 @@ def calibration_of_positions(positions: np.ndarray) -> dict[str, float]:
     Returns:
         `held_out_rows`; `promised`, 0.9, and `kept`, the share in their 90% intervals; `overconfidence`, by how much
         that falls short, less two standard errors; `calibration_error`, how far the shares in the intervals of 10% to
-        90% are from that, on average.
+        90% are from that, on average; `underconfidence`, by how much the share in their 50% intervals exceeds that,
+        less two standard errors.
     """
     sizes = 2 * np.abs(positions - 0.5)  # of the central interval that just holds the number
     off = np.mean(np.abs(np.mean(sizes[:, None] <= _LEVELS, axis=0) - _LEVELS))
-    return _kept(len(sizes), _LEVEL, np.mean(sizes <= _LEVEL), _LEVEL * (1 - _LEVEL), off)
+    chance = _SURE * (_MIDDLE * (1 - _MIDDLE) / len(sizes)) ** 0.5
+    unsure = np.mean(sizes <= _MIDDLE) - _MIDDLE - chance
+    return _kept(len(sizes), _LEVEL, np.mean(sizes <= _LEVEL), _LEVEL * (1 - _LEVEL), off, unsure)
 
 
 def calibration_of_classes(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     """Return whether the likeliest class is the right one as often as its probability says.
 
     Returns:
-        As for positions; `promised` is the mean probability of the likeliest class, and `kept` its accuracy;
-        `calibration_error` is the expected one, in ten bins.
+        As for positions; `promised` is the mean probability of the likeliest class, and `kept` its accuracy, from
+        which `underconfidence` follows too; `calibration_error` is the expected one, in ten bins.
     """
     confidence, right = np.max(probabilities, axis=1), np.argmax(probabilities, axis=1) == labels
     bins = np.minimum((_BINS * confidence).astype(int), _BINS - 1)
     off = np.sum(np.abs(np.bincount(bins, weights=confidence - right))) / len(right)
-    return _kept(len(right), np.mean(confidence), np.mean(right), np.mean(confidence * (1 - confidence)), off)
+    variance = np.mean(confidence * (1 - confidence))
+    unsure = np.mean(right) - np.mean(confidence) - _SURE * (variance / len(right)) ** 0.5
+    return _kept(len(right), np.mean(confidence), np.mean(right), variance, off, unsure)
 
 
-def _kept(num_rows, promised, kept, variance, calibration_error):
+def _kept(num_rows, promised, kept, variance, calibration_error, underconfidence):
     values = {
         "held_out_rows": num_rows,
         "promised": promised,
         "kept": kept,
         "overconfidence": max(0.0, promised - kept - _SURE * (variance / num_rows) ** 0.5),
+        "underconfidence": max(0.0, underconfidence),
         "calibration_error": calibration_error,
     }
     return {name: float(value) for name, value in values.items()}

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import SupportsIndex
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 
 from steinflow.targets.base import ConstrainedTarget, as_scalar
@@ -17,7 +16,7 @@ from steinflow.typing import Array, Batch, Params, PRNGKeyArray, PyTree, Scalar
 
 
 class Approached(eqx.Module):
-    """A log prior, or a log likelihood of rows, with another one to climb on the way."""
+    """A log likelihood of rows with another one to climb on the way."""
 
     @property
     @abc.abstractmethod
@@ -25,9 +24,9 @@ class Approached(eqx.Module):
         """What to climb, of the same arguments."""
 
 
-def approach_of(part: Callable[..., Array]) -> Callable[..., Array]:
-    """Return what to climb on the way to a log prior or a log likelihood: itself, for most."""
-    return part.approach if isinstance(part, Approached) else part
+def approach_of(log_likelihood: Callable[..., Array]) -> Callable[..., Array]:
+    """Return what to climb on the way to a log likelihood: itself, for most."""
+    return log_likelihood.approach if isinstance(log_likelihood, Approached) else log_likelihood
 
 
 class WeightedRows(Approached):
@@ -45,17 +44,28 @@ class WeightedRows(Approached):
         return jnp.where(weights > 0, weights.astype(log_likelihoods.dtype) * log_likelihoods, 0.0)
 
 
-class ApproachedPrior(Approached):
-    """A log prior with another one to climb on the way, for priors whose density is highest where their mass is not."""
+class CountedPrior(eqx.Module):
+    """A log prior that counts more often or less than once: a Gaussian that counts four times is half as wide."""
+
+    log_prior: Callable[[Params], Scalar]
+    count: Scalar
+
+    def __call__(self, params: Params) -> Scalar:
+        if isinstance(self.log_prior, CountablePrior):
+            return self.log_prior.counted(params, self.count)
+        return self.count * self.log_prior(params)
+
+
+class CountablePrior(eqx.Module):
+    """A log prior that says itself what counts more often: what it says about weights, and not the rest."""
 
     @abc.abstractmethod
+    def counted(self, params: Params, count: Scalar | float) -> Scalar:
+        """Return the log density of one particle where the prior of the weights counts so often."""
+
     def __call__(self, params: Params) -> Scalar:
         """Return the log density of one particle."""
-
-    @property
-    def climbable(self) -> bool:
-        """Whether it is itself the prior to climb, up to its numbers."""
-        return jax.tree.structure(self) == jax.tree.structure(self.approach)
+        return self.counted(params, 1.0)
 
 
 class Posterior(ConstrainedTarget):
@@ -116,16 +126,9 @@ class Posterior(ConstrainedTarget):
 
     @property
     def approach(self):
-        parts = self.log_prior, self.log_likelihood
-        if not any(isinstance(part, Approached) for part in parts):
+        if not isinstance(self.log_likelihood, Approached):
             return self
-        return eqx.tree_at(
-            lambda target: (target.log_prior, target.log_likelihood), self, tuple(map(approach_of, parts))
-        )
-
-    @property
-    def climbable(self):
-        return not isinstance(self.log_prior, ApproachedPrior) or self.log_prior.climbable
+        return eqx.tree_at(lambda target: target.log_likelihood, self, approach_of(self.log_likelihood))
 
     def user_log_density(self, params, batch):
         return as_scalar(self.log_prior(params), "log prior") + self.user_log_likelihood(params, batch)

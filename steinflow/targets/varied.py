@@ -68,7 +68,3 @@ class Varied(Target):
     @property
     def approach(self):
         return self.made.approach
-
-    @property
-    def climbable(self):
-        return self.made.climbable

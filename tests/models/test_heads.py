@@ -86,7 +86,15 @@ def test_who_climbs_does_not_explain_errors_away_by_noise():
 def test_absurd_log_scales_are_bounded():
     forms = sf.models.VaryingGaussian().forms(np.array([[0.0, 1e9], [1.0, -1e9]]), {})
     np.testing.assert_array_equal(forms["mu"], [0, 1])
-    assert np.all(np.abs(forms["sigma"]) < 10)
+    assert np.all(np.abs(forms["sigma"]) < 20)
+
+
+def test_log_scales_beyond_the_limits_keep_a_slope(x64):
+    """Networks that have gone too far would never come back otherwise; within the limits nothing is changed."""
+    head, outputs = sf.models.VaryingGaussian(), jnp.asarray([[0.0, -30.0], [0.0, -2.0], [0.0, 4.0], [0.0, 30.0]])
+    slopes = jax.grad(lambda outputs: jnp.sum(head.forms(outputs, {})["sigma"]))(outputs)[:, 1]
+    np.testing.assert_allclose(slopes, [0.1, 1.0, 1.0, 0.1])
+    np.testing.assert_array_equal(head.forms(outputs, {})["sigma"][1:3], [-2.0, 4.0])
 
 
 def test_usual_outputs_give_the_mean():

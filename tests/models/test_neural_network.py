@@ -5,11 +5,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import special
+from scipy import stats
 
 import steinflow as sf
-from steinflow.models.neural_network import prior_of_scale, through_layers
-from steinflow.targets.flat import flatten
+from steinflow.models.neural_network import through_layers
+from steinflow.targets.posterior import CountedPrior
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_any_depth_and_activation(rows, hidden, activation, x64):
     model = sf.models.NeuralNetwork(*rows, hidden=hidden, activation=activation)
     particles = jax.jit(jax.vmap(model.sample_prior))(jax.random.split(jax.random.key(0), 2))
     assert [w.shape[1:] for w in particles["weights"]] == list(zip((2, *hidden), (*hidden, 1), strict=True))
-    flat, x = flatten(model, particles)
+    flat, x = sf.flatten(model, particles)
     direction = jax.random.normal(jax.random.key(1), x[0].shape)
 
     @jax.jit
@@ -101,37 +101,32 @@ def test_many_particles_at_once_on_the_host(rows, num_outputs, x64):
     np.testing.assert_allclose(found, np.reshape(expected, (5, 50, num_outputs)), rtol=1e-10)
 
 
-def test_learned_scales_are_integrated_out(x64):
-    """By quadrature over the variance of every array: the density is the same up to a constant."""
-    rng = np.random.default_rng(0)
-    prior = prior_of_scale("learned")
-    arrays = [{"weights": rng.normal(size=(3, 4)) * scale, "biases": rng.normal(size=4)} for scale in (0.1, 1, 10)]
-    log_variances = np.linspace(-15, 25, 4001)
+def test_the_prior_of_fixed_width_beside_scipy(rows, x64):
+    """Weights by fan-in; an output that is the logarithm of a scale has a quarter of the width; it may count often."""
+    model = sf.models.NeuralNetwork(*rows, hidden=(4,), family=sf.models.VaryingGaussian(), prior_scale=3.0)
+    rng = np.random.default_rng(1)
+    one, other = (
+        jax.tree.map(lambda leaf: rng.normal(size=leaf.shape), model.sample_prior(jax.random.key(0))) for _ in range(2)
+    )
 
-    def integrated(x, fan_in):
-        log_normal = -0.5 * np.sum(x**2) * fan_in * np.exp(-log_variances) - 0.5 * x.size * log_variances
-        log_inverse_gamma = -log_variances - 6 * np.exp(-log_variances)  # of a shape of 1, with the Jacobian
-        return special.logsumexp(log_normal + log_inverse_gamma)
+    def expected(params):
+        (W1, W2), (b1, b2) = params["weights"], params["biases"]
+        of_outputs = 3.0 * np.array([1.0, 0.25])
+        scales = (W1, 3.0 / np.sqrt(2)), (W2, of_outputs / np.sqrt(4)), (b1, 3.0), (b2, of_outputs)
+        return sum(stats.norm(0, scale).logpdf(values).sum() for values, scale in scales)
 
-    found = [float(prior(params)) for params in arrays]
-    expected = [integrated(params["weights"], 3) + integrated(params["biases"], 1) for params in arrays]
-    np.testing.assert_allclose(np.diff(found), np.diff(expected), rtol=1e-6)
+    difference = expected(one) - expected(other)
+    np.testing.assert_allclose(model.log_prior(one) - model.log_prior(other), difference, rtol=1e-6)
+    often = CountedPrior(model.log_prior, jnp.asarray(16.0))
+    np.testing.assert_allclose(often(one) - often(other), 16 * difference, rtol=1e-6)
 
 
-@pytest.mark.parametrize("scale", ["learned", 3.0])
-def test_the_way_to_learned_scales_is_climbed_with_a_fixed_one(rows, scale, x64):
-    model = sf.models.NeuralNetwork(*rows, hidden=(4,), prior_scale=scale)
-    usual = sf.models.NeuralNetwork(*rows, hidden=(4,), prior_scale=4.0 if scale == "learned" else scale)
+def test_the_prior_of_the_noise_counts_once(rows, x64):
+    model = sf.models.NeuralNetwork(*rows, hidden=(4,), prior_scale=3.0)
     params = model.sample_prior(jax.random.key(0))
-    flat, _ = flatten(model, jax.tree.map(lambda leaf: leaf[None], params))
-    climbed, there = (eqx.filter_jit(target.source.log_prior)(params) for target in (flat.approach, flat))
-    np.testing.assert_allclose(climbed, usual.log_prior(params), rtol=1e-6)
-    assert (climbed == there) == (scale != "learned")
-
-
-def test_scales_in_words(rows):
-    with pytest.raises(ValueError, match="a number or 'learned'"):
-        sf.models.NeuralNetwork(*rows, prior_scale="wide")
+    noisier = {**params, "log_gamma": params["log_gamma"] + 1.0}
+    often = CountedPrior(model.log_prior, jnp.asarray(16.0))
+    np.testing.assert_allclose(often(noisier) - often(params), model.log_prior(noisier) - model.log_prior(params))
 
 
 @pytest.mark.slow
@@ -179,12 +174,3 @@ def test_errors(rows):
 def test_weights_are_not_identified(rows):
     assert not sf.models.NeuralNetwork(*rows).identified
     assert sf.models.LinearRegression(*rows).identified
-
-
-@pytest.mark.parametrize("method", [sf.MAP(), sf.SVGD.for_networks()], ids=["MAP", "SVGD"])
-def test_nobody_climbs_learned_scales(rows, method):
-    learned, fixed = (sf.models.NeuralNetwork(*rows, hidden=(4,), prior_scale=scale) for scale in ("learned", 4.0))
-    with pytest.raises(ValueError, match="Give prior_scale a number"):
-        sf.fit(learned, method, num_particles=4, num_steps=2, progress=False)
-    flat, start = sf.flatten(fixed, jax.vmap(fixed.sample_prior)(jax.random.split(jax.random.key(0), 4)))
-    method.init(flat, start, num_steps=2, key=jax.random.key(0))

@@ -17,7 +17,7 @@ def test_positions_by_hand():
     shares = np.array([1, 1, 1, 2, 2, 3, 3, 3, 3]) / 4
     assert (found["held_out_rows"], found["promised"], found["kept"]) == (4, 0.9, 0.75)
     assert found["calibration_error"] == pytest.approx(np.mean(np.abs(shares - np.arange(1, 10) / 10)))
-    assert found["overconfidence"] == 0  # 15% of four rows are chance
+    assert found["overconfidence"] == found["underconfidence"] == 0  # 15% of four rows are chance
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -27,6 +27,7 @@ def test_promises_that_are_kept(seed):
     labels = np.array([rng.choice(3, p=p) for p in probabilities])
     for found in (calibration_of_positions(rng.uniform(size=1000)), calibration_of_classes(probabilities, labels)):
         assert found["overconfidence"] == pytest.approx(0, abs=0.02)
+        assert found["underconfidence"] == pytest.approx(0, abs=0.02)
         assert found["calibration_error"] < 0.07  # of ten bins, by chance
         assert found["kept"] == pytest.approx(found["promised"], abs=0.05)
 
@@ -38,6 +39,15 @@ def test_classes_that_are_too_sure():
     assert (found["promised"], found["kept"]) == pytest.approx((0.95, 0.7))
     assert found["calibration_error"] == pytest.approx(0.25)
     assert found["overconfidence"] == pytest.approx(0.25 - 2 * np.sqrt(0.95 * 0.05 / 200))
+
+
+def test_promises_that_are_too_cautious():
+    """Intervals of 50% that hold all of 100 rows, and classes of 60% that are right in 90% of all rows."""
+    found = calibration_of_positions(np.linspace(0.4, 0.6, 100))
+    assert found["underconfidence"] == pytest.approx(0.5 - 2 * np.sqrt(0.25 / 100))
+    found = calibration_of_classes(np.tile([0.6, 0.4], (100, 1)), (np.arange(100) % 10 >= 9).astype(int))
+    assert found["underconfidence"] == pytest.approx(0.3 - 2 * np.sqrt(0.24 / 100))
+    assert found["overconfidence"] == 0
 
 
 def test_forecasts_of_families():

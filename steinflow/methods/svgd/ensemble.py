@@ -5,9 +5,9 @@ nobody needs it to: what counts are predictions, and those of a few modes, each 
 those of all (Sommer et al., arXiv:2502.06335). A run has three parts:
 
 - arriving: Adam with steps that decay, on minibatches, each particle by itself. The Stein direction would mix the
-  scores of networks that have nothing in common;
+  scores of networks that have nothing in common. Members arrive where they predict rows that are held out best;
 - warming up: microcanonical moves on all rows, each particle with a step size of its own, which finds itself. On the
-  way rows that are held out say how often rows should count, and whether to move at all (`trials`);
+  way the rows held out say how often rows and the prior should count, and whether to move at all (`trials`);
 - keeping: the same moves; networks on the way, evenly spaced in time, are the posterior.
 """
 
@@ -27,12 +27,12 @@ from steinflow.methods.svgd.trials import Trial, can_hold_out, fitted_rows
 from steinflow.methods.svgd.walk import Walk
 from steinflow.targets.anchors import rows_of
 from steinflow.targets.flat import FlatTarget
-from steinflow.typing import Array, Batch, Particles, PRNGKeyArray, Scores, Weights
+from steinflow.typing import Array, Batch, Particles, PRNGKeyArray, Scores
 
-# When each part ends, in percent of the steps: arriving, the trial of every count, and warming up.
-_ARRIVED, _TRIED, _WARM = 15, (25, 40), 55
+_ARRIVED, _TRIED, _WARM = 15, 40, 55  # percent of the steps after which members have arrived, are tried, and are warm
 _MOST_KEPT = 1000  # networks of all particles together
 _MOST_NUMBERS = 2**26  # of all networks that are kept: 256 MB in single precision
+_LOOKS = 10  # steps of the climb between two looks at how well the rows held out are predicted
 _LEAST_STEEPNESS = 0.01  # of a weight, relative to the mean: none gets a scale above 10
 _ALL_ROWS = 20_000  # up to here a move sees all of them
 _LONGEST_STEP = 0.05  # of a weight while it arrives, on average: in short runs it cannot go as far as it might
@@ -64,9 +64,9 @@ class Ensemble(Method):
     256 MB; those of one member come one after the other, and are a chain to ArviZ. Members hardly ever change their
     mode: how many of each kind there are is up to their start, not to their mass.
 
-    Of a posterior whose rows are in memory, some are held out for the first half of the run. They decide for how many
-    members rows count once, three times, or so often that the member stays where it has arrived: `members_by_count` in
-    `result.info`. Then all rows count.
+    Of a posterior whose rows are in memory, some are held out until 40% of the steps are made. They decide when members
+    have arrived, and how many members explore the posterior, how many let rows count three times or have a narrower
+    prior, and how many stay where they have arrived: `members` in `result.info`. Then all rows count.
 
     Args:
         reach: how far a weight can go while it arrives, in however many steps.
@@ -77,7 +77,7 @@ class Ensemble(Method):
     """
 
     reach: float = 10.0
-    exploration: Exploration = Microcanonical(0.02, total_error=math.inf, way=1.0, own_steps=True, first_step=1e-4)
+    exploration: Exploration = Microcanonical(0.001, total_error=math.inf, way=1.0, own_steps=True, first_step=1e-4)
 
     def __check_init__(self):
         if not self.reach > 0:
@@ -103,14 +103,14 @@ class Ensemble(Method):
 
     def step(self, target, state, batch, *, time, key):
         when, keys = _Phases.of(time.num_steps), jax.random.split(key)
-        sight = _Sight(target, rows_of(batch), time.step, held_out=time.step < when.tried[-1])
+        sight = _Sight(target, rows_of(batch), time.step, held_out=time.step < when.tried)
         arriving = climbing = time.step < when.arrived
         warming = time.step < when.warm
         if state.trial is not None:
             warming &= ~when.judging(time.step)  # what is judged moves as carefully as what will be kept
             trial = _trial(target, state, time.step, when, key=keys[1])
             state = dataclasses.replace(state, trial=trial)
-            climbing |= (time.step >= when.tried[-1]) & (time.step < when.warm) & jnp.any(trial.stay)
+            climbing |= (time.step >= when.tried) & (time.step < when.warm) & jnp.any(trial.stay)
         state = jax.lax.cond(climbing, lambda: self._climbed(sight, state, when), lambda: state)
         moved = jax.lax.cond(
             arriving,
@@ -126,11 +126,11 @@ class Ensemble(Method):
     def _climbed(self, sight, state, when):
         """Return the state after a step of Adam.
 
-        Where rows were held out, those who stay where they have arrived see them too: they arrive a second time, from
-        where they started, as they did when they were judged. To go on from where they are would end in a deeper fit
-        than the one that was judged.
+        Where rows are held out, members arrive where they predict these best. Those who stay there see all rows in the
+        end: they arrive a second time, from where they started, in as many steps. To go on from where they are would
+        end in a deeper fit than the one that was judged.
         """
-        since = jnp.where(sight.step < when.arrived, 0, when.tried[-1])
+        since = jnp.where(sight.step < when.arrived, 0, when.tried)
         until = jnp.where(sight.step < when.arrived, when.arrived, when.warm)
         time = Time(sight.step - since, until - since)
         climb = DecayingAdam(jnp.minimum(self.reach, time.num_steps.astype(state.start.dtype) * _LONGEST_STEP))
@@ -142,14 +142,23 @@ class Ensemble(Method):
         scores = sight.scores_to_climb(x)
         known = jnp.all(jnp.isfinite(scores), axis=1, keepdims=True)
         moves, adam = climb.moves(jnp.where(known, scores, 0.0), x, adam, time=time)
-        return dataclasses.replace(state, arrived=jnp.where(known, x + moves, x), adam=adam)
+        trial, arrived = state.trial, jnp.where(known, x + moves, x)
+        if trial is None:
+            return dataclasses.replace(state, arrived=arrived, adam=adam)
+        steps, first = time.step + 1, sight.step < when.arrived
+        last = first & (steps == time.num_steps)
+        look = first & (steps % _LOOKS == 0) | last
+        peak = jax.lax.cond(look, lambda: trial.peak.after(sight.target, arrived, steps), lambda: trial.peak)
+        there = ~first & (steps > peak.steps)
+        arrived = jnp.where(last, peak.networks, jnp.where(there[:, None], x, arrived))
+        return dataclasses.replace(state, arrived=arrived, adam=adam, trial=dataclasses.replace(trial, peak=peak))
 
     def _explored(self, sight, state, *, warming, key):
         """Return the state after a move of every network; the first one stays where it is, and takes scores."""
         x, walk, scales, trial, keys = state.particles, state.walk, state.scales, state.trial, jax.random.split(key)
         first = walk.explored == 0
         ahead = jnp.where(first, x, scales * walk.ahead(self.exploration, x / scales, key=keys[0]))
-        scores = scales * sight.scores(ahead, None if trial is None else trial.counts)
+        scores = scales * sight.scores(ahead, trial)
         moved, walk = walk.step(self.exploration, x / scales, ahead / scales, scores, warming=warming, keys=(*keys,))
         particles = scales * moved if trial is None else jnp.where(trial.stay[:, None], state.arrived, scales * moved)
         return dataclasses.replace(state, particles=particles, walk=walk)
@@ -160,7 +169,7 @@ class Ensemble(Method):
             return Settled(state)
         findings = {}
         if state.trial is not None:
-            findings = {"members_by_count": state.trial.members(), "held_out": state.trial.calibration(target)}
+            findings = {"members": state.trial.members(), "held_out": state.trial.calibration(target)}
         networks = jnp.swapaxes(state.kept[:num_kept], 0, 1).reshape(num_kept * num_members, dim)
         return Settled(dataclasses.replace(state, particles=networks), findings)
 
@@ -180,31 +189,19 @@ def _scales(adam: Any) -> Array:
 
 
 class _Phases(NamedTuple):
-    """At which step members have arrived, have tried every count but the first, and are warm."""
+    """At which step members have arrived, are tried, and are warm."""
 
     arrived: Array
-    tried: tuple[Array, ...]
+    tried: Array
     warm: Array
 
     @classmethod
     def of(cls, num_steps: Array) -> "_Phases":
-        arrived, *tried, warm = (percent * num_steps // 100 for percent in (_ARRIVED, *_TRIED, _WARM))
-        return cls(arrived, tuple(tried), warm)
-
-    @property
-    def bounds(self) -> Array:
-        """When members have arrived, and when each count but the first, which takes no moves, has been tried."""
-        return jnp.stack([self.arrived, *self.tried])
-
-    def tried_by(self, step: Array) -> Array:
-        """Return the number of the count that the moves before this step have tried; 0: they have only arrived."""
-        return jnp.searchsorted(self.bounds[:-1], step)
+        return cls(*(percent * num_steps // 100 for percent in (_ARRIVED, _TRIED, _WARM)))
 
     def judging(self, step: Array) -> Array:
-        """Whether networks are judged before the moves of this step: in the second half of the time of a count."""
-        number = self.tried_by(step)
-        late = (number == 0) | (2 * step > self.bounds[jnp.maximum(number - 1, 0)] + self.bounds[number])
-        return late & (step >= self.arrived) & (step <= self.tried[-1])
+        """Whether networks are judged before this step: on arrival, and in the second half of the trial."""
+        return (step == self.arrived) | ((2 * step > self.arrived + self.tried) & (step <= self.tried))
 
 
 def _trial(target: FlatTarget, state: EnsembleState, step: Array, when: _Phases, *, key: PRNGKeyArray) -> Trial:
@@ -212,12 +209,10 @@ def _trial(target: FlatTarget, state: EnsembleState, step: Array, when: _Phases,
     assert state.trial is not None
     trial = jax.lax.cond(
         when.judging(step),
-        lambda: state.trial.judged(target, state.particles, when.tried_by(step)),
+        lambda: state.trial.judged(target, state.particles, moved=step > when.arrived),
         lambda: state.trial,
     )
-    trial = jax.lax.cond(step == when.tried[-1], lambda: trial.decided(key=key), lambda: trial)
-    now = jnp.maximum(jnp.searchsorted(when.bounds[:-1], step, side="right"), 1).astype(trial.choices.dtype)
-    return dataclasses.replace(trial, choices=jnp.where(step < when.tried[-1], now, trial.choices))
+    return jax.lax.cond(step == when.tried, lambda: trial.decided(key=key), lambda: trial)
 
 
 class _Sight(eqx.Module):
@@ -233,16 +228,17 @@ class _Sight(eqx.Module):
         target = self.target.approach
         if not can_hold_out(target):
             return target.scores(particles, self.batch)
-        return self._counted(target, particles, jnp.ones_like(particles[:, 0]), all_rows=not target.noisy)
+        once = jnp.ones_like(particles[:, 0])
+        return self._counted(target, particles, once, once, all_rows=not target.noisy)
 
-    def scores(self, particles: Particles, counts: Weights | None) -> Scores:
-        """Return the scores of the target, on all rows where moves can afford them."""
+    def scores(self, particles: Particles, trial: Trial | None) -> Scores:
+        """Return the scores of what members explore, on all rows where moves can afford them."""
         target = self.target
         all_rows = target.data is None or (target.data.host is None and target.num_rows <= _ALL_ROWS)
-        if counts is None:
+        if trial is None:
             return target.scores(particles, None if all_rows else self.batch)
-        return self._counted(target, particles, counts, all_rows=all_rows)
+        return self._counted(target, particles, trial.row_counts, trial.prior_counts, all_rows=all_rows)
 
-    def _counted(self, target, particles, counts, *, all_rows):
+    def _counted(self, target, particles, row_counts, prior_counts, *, all_rows):
         rows, weights = fitted_rows(target, self.step, all_rows=all_rows, held_out=self.held_out)
-        return target.counted_scores(particles, counts, rows, weights.astype(particles.dtype))
+        return target.counted_scores(particles, row_counts, prior_counts, rows, weights.astype(particles.dtype))

@@ -24,7 +24,7 @@ import numpy as np
 
 from steinflow.devices.arrays import as_array
 from steinflow.devices.branches import either
-from steinflow.methods.base import Draws, Method, Seen, Settled, need_climbable
+from steinflow.methods.base import Draws, Method, Seen, Settled
 from steinflow.methods.svgd.arrival import astray, has_arrived, homes, shortened
 from steinflow.methods.svgd.exploration import Exploration, Microcanonical
 from steinflow.methods.svgd.frames import Frame
@@ -141,7 +141,6 @@ class SVGD(Method):
         step_rule = self.step_rule.init(particles)
         few = len(particles) < _FEWEST_PARTICLES or num_steps < _FEWEST_STEPS
         if self.exploration is None or few or (target.noisy and not target.identified):
-            need_climbable(target, "SVGD without exploration")
             return SVGDState(particles, step_rule)
         journey = Journey.start(self.exploration, particles, self.metric, num_steps=num_steps, key=key)
         return SVGDState(particles, step_rule, journey)

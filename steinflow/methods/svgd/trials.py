@@ -1,19 +1,19 @@
-r"""How often rows should count, tried on rows that are held out.
+r"""How often rows and the prior should count, tried on rows that are held out.
 
 The posterior $p_0(x) \prod_i p(D_i \mid x)$ predicts best where prior and likelihood are right. Those of networks are
 not: a label on which several people agreed says more than the likelihood of one label does (Aitchison,
-arXiv:2008.05912), weights of the prior that no row determines blur what the others know, and minibatches heat. With
-$p_0(x) \prod_i p(D_i \mid x)^c$, rows count c times. Large c are colder, and the coldest is a member that has arrived
-and does not move at all.
+arXiv:2008.05912), minibatches heat, and no width of the prior suits all data. With
+$p_0(x)^m \prod_i p(D_i \mid x)^c$, rows count c times, and a Gaussian prior is $\sqrt m$ times narrower. The coldest
+network is one that has arrived and does not move at all.
 
-Members try a few c one after the other, without the rows held out, and get weights by which the mixture of all c
-predicts these rows best: those that maximise $\sum_i \log \sum_c w_c\, p_c(D_i)$ (stacking; Yao et al.,
-arXiv:1704.02030), averaged over the Bayesian bootstrap of the rows, so that few rows decide little. Then c is shared
-out among the members by these weights, and rows that were held out count as all others do.
+Members try these kinds side by side, without the rows held out, and the kinds get weights by which their mixture
+predicts these rows best: those that maximise $\sum_i \log \sum_k w_k\, p_k(D_i)$ (stacking; Yao et al.,
+arXiv:1704.02030), averaged over the Bayesian bootstrap of the rows, so that few rows decide little. Then the kinds are
+shared out among the members by these weights, and rows that were held out count as all others do.
 """
 
 import dataclasses
-import math
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -24,7 +24,21 @@ from steinflow.targets.data import Rows
 from steinflow.targets.flat import FlatTarget
 from steinflow.typing import Array, Batch, Particles, PRNGKeyArray, Weights
 
-COUNTS = (math.inf, 3.0, 1.0)  # from cold to hot, in which order they are tried; 10 as well gained nothing
+
+class Kind(NamedTuple):
+    """What a member explores: how often rows count, and how often the prior does."""
+
+    name: str
+    rows: float
+    prior: float
+
+
+KINDS = (
+    Kind("stay", 1.0, 1.0),  # where it has arrived: this one does not explore
+    Kind("rows once", 1.0, 1.0),
+    Kind("rows three times", 3.0, 1.0),
+    Kind("narrow prior", 1.0, 16.0),  # a Gaussian of a quarter of the width
+)
 _ONE_OF = 5  # rows is held out
 _MOST_HELD_OUT = 1000
 _BOOTSTRAPS = 500
@@ -32,20 +46,53 @@ _STACKING_STEPS = 200  # of expectation and maximisation, from equal weights
 _UNHEARD_OF = -1e4  # a log likelihood, also of what is not finite: the weights stay finite
 
 
-class Trial(eqx.Module):
-    """What rows that are held out say about every c of `COUNTS`, and which of them the members have got.
+class Peak(eqx.Module):
+    """Where every member was on its climb when it predicted the rows held out best.
 
     Attributes:
-        likelihoods: logarithms of the sums over all networks that were judged, counts x rows.
-        forecasts: sums of what these networks say about the rows, counts x rows x numbers; None if unknown.
-        num_judged: the number of these networks.
-        choices: the number of the c of every member; the last one, 1, at first.
+        networks: the members there.
+        likelihoods: the mean log likelihoods of the rows held out.
+        steps: how many steps of the climb lead there.
     """
 
+    networks: Particles
+    likelihoods: Array
+    steps: Array
+
+    @classmethod
+    def start(cls, particles: Particles) -> "Peak":
+        """Return the peak of a climb that has not begun."""
+        low = jnp.full(len(particles), -jnp.inf, particles.dtype)
+        return cls(particles, low, jnp.zeros(len(particles), jnp.int32))
+
+    def after(self, target: FlatTarget, networks: Particles, steps: Array) -> "Peak":
+        """Return the peak when these networks were reached in so many steps."""
+        values = jnp.mean(target.row_log_likelihoods(networks, held_out_rows(target)), axis=1)
+        values = jnp.nan_to_num(values, nan=-jnp.inf, neginf=-jnp.inf).astype(self.likelihoods.dtype)
+        better = values > self.likelihoods
+        return Peak(
+            jnp.where(better[:, None], networks, self.networks),
+            jnp.where(better, values, self.likelihoods),
+            jnp.where(better, steps.astype(jnp.int32), self.steps),
+        )
+
+
+class Trial(eqx.Module):
+    """What rows that are held out say about every one of `KINDS`, and of which kind the members are.
+
+    Attributes:
+        peak: where the members have arrived.
+        likelihoods: logarithms of the sums over all networks that were judged, kinds x rows.
+        forecasts: sums of what these networks say about the rows, kinds x rows x numbers; None if unknown.
+        num_judged: the number of these networks, of every kind.
+        kinds: the number of the kind of every member.
+    """
+
+    peak: Peak
     likelihoods: Array
     forecasts: Array | None
     num_judged: Array
-    choices: Array
+    kinds: Array
 
     @classmethod
     def start(cls, target: FlatTarget, particles: Particles) -> "Trial | None":
@@ -53,63 +100,69 @@ class Trial(eqx.Module):
         if not can_hold_out(target):
             return None
         num_rows = target.num_rows // _every(target.num_rows)
-        likelihoods = jnp.full((len(COUNTS), num_rows), -jnp.inf, particles.dtype)
-        choices = jnp.full(len(particles), len(COUNTS) - 1, jnp.int32)
+        likelihoods = jnp.full((len(KINDS), num_rows), -jnp.inf, particles.dtype)
         forecasts = jax.eval_shape(lambda: target.forecasts(particles, held_out_rows(target)))
         if forecasts is not None:
-            forecasts = jnp.zeros((len(COUNTS), *forecasts.shape[1:]), particles.dtype)
-        return cls(likelihoods, forecasts, jnp.zeros(len(COUNTS), particles.dtype), choices)
+            forecasts = jnp.zeros((len(KINDS), *forecasts.shape[1:]), particles.dtype)
+        kinds = 1 + jnp.arange(len(particles), dtype=jnp.int32) % (len(KINDS) - 1)  # those that move, in turn
+        return cls(Peak.start(particles), likelihoods, forecasts, jnp.zeros(len(KINDS), particles.dtype), kinds)
 
     @property
     def stay(self) -> Array:
         """Whether a member stays where it has arrived."""
-        return self.choices == COUNTS.index(math.inf)
+        return self.kinds == 0
 
     @property
-    def counts(self) -> Weights:
-        """How often rows count for every member; 1 for one that stays, which nobody will see move."""
-        counts = jnp.asarray([1.0 if math.isinf(count) else count for count in COUNTS], self.likelihoods.dtype)
-        return counts[self.choices]
+    def row_counts(self) -> Weights:
+        """How often rows count for every member."""
+        return jnp.asarray([kind.rows for kind in KINDS], self.likelihoods.dtype)[self.kinds]
 
-    def judged(self, target: FlatTarget, particles: Particles, number: Array) -> "Trial":
-        """Return the trial after networks with the c of this number were judged."""
+    @property
+    def prior_counts(self) -> Weights:
+        """How often the prior counts for every member."""
+        return jnp.asarray([kind.prior for kind in KINDS], self.likelihoods.dtype)[self.kinds]
+
+    def judged(self, target: FlatTarget, particles: Particles, *, moved: Array) -> "Trial":
+        """Return the trial after these networks were judged: as their kinds, or all as staying where none has moved."""
         rows = held_out_rows(target)
+        kinds = jnp.where(moved, self.kinds, 0)
+        belongs = kinds == jnp.arange(len(KINDS))[:, None]
         values = jnp.nan_to_num(target.row_log_likelihoods(particles, rows), nan=-jnp.inf)
-        found = jnp.logaddexp(self.likelihoods[number], jax.nn.logsumexp(values, axis=0))
+        sums = jax.nn.logsumexp(jnp.where(belongs[:, :, None], values, -jnp.inf), axis=1)
         forecasts = target.forecasts(particles, rows)
         if forecasts is not None:
             assert self.forecasts is not None
-            total = jnp.sum(jnp.nan_to_num(forecasts), axis=0).astype(self.forecasts.dtype)
-            forecasts = self.forecasts.at[number].add(total)
+            totals = jnp.tensordot(belongs.astype(forecasts.dtype), jnp.nan_to_num(forecasts), axes=1)
+            forecasts = self.forecasts + totals.astype(self.forecasts.dtype)
         return dataclasses.replace(
             self,
-            likelihoods=self.likelihoods.at[number].set(found.astype(self.likelihoods.dtype)),
+            likelihoods=jnp.logaddexp(self.likelihoods, sums.astype(self.likelihoods.dtype)),
             forecasts=forecasts,
-            num_judged=self.num_judged.at[number].add(len(particles)),
+            num_judged=self.num_judged + jnp.sum(belongs, axis=1).astype(self.num_judged.dtype),
         )
 
     def decided(self, *, key: PRNGKeyArray) -> "Trial":
-        """Return the trial with every c for as many members as its weight says."""
+        """Return the trial with as many members of every kind as its weight says."""
         means = self.likelihoods - jnp.log(jnp.maximum(self.num_judged, 1.0))[:, None]
         weights = weights_of(jnp.maximum(means, _UNHEARD_OF), key=key)
-        places = (jnp.arange(len(self.choices), dtype=weights.dtype) + 0.5) / len(self.choices)
-        choices = jnp.searchsorted(jnp.cumsum(weights)[:-1], places).astype(jnp.int32)
-        return dataclasses.replace(self, choices=choices)
+        places = (jnp.arange(len(self.kinds), dtype=weights.dtype) + 0.5) / len(self.kinds)
+        kinds = jnp.searchsorted(jnp.cumsum(weights)[:-1], places).astype(jnp.int32)
+        return dataclasses.replace(self, kinds=kinds)
 
     def members(self) -> dict[str, int]:
-        """Return how many members have got each c, by its name."""
-        numbers = np.bincount(np.asarray(self.choices), minlength=len(COUNTS))
-        return {f"{count:g}": int(number) for count, number in zip(COUNTS, numbers, strict=True)}
+        """Return how many members are of each kind, by its name."""
+        numbers = np.bincount(np.asarray(self.kinds), minlength=len(KINDS))
+        return {kind.name: int(number) for kind, number in zip(KINDS, numbers, strict=True)}
 
     def calibration(self, target: FlatTarget) -> dict[str, float]:
         """Return how well the rows held out kept what networks that had not seen them said; {} where this is not known.
 
-        Those of every c count by the number of members that have got it.
+        Those of every kind count by the number of members that are of it.
         """
-        if self.forecasts is None or not np.all(self.num_judged):
+        if self.forecasts is None or not np.any(self.num_judged):
             return {}
         numbers = np.array(list(self.members().values()))
-        shares = numbers / np.sum(numbers) / np.asarray(self.num_judged, float)
+        shares = numbers / np.sum(numbers) / np.maximum(np.asarray(self.num_judged, float), 1.0)
         forecasts = np.tensordot(shares, np.asarray(self.forecasts, float), axes=1)
         return target.calibration(forecasts, held_out_rows(target))
 

@@ -50,8 +50,8 @@ def _of_network(run):
     what = what if response.kind == "numbers" else about_effects(run)
     where = "a hidden layer" if len(problem.hidden) == 1 else "hidden layers"
     scale = f"weights are Normal(0, {USUAL_SCALE:g} / √inputs of the unit), and biases Normal(0, {USUAL_SCALE:g})"
-    if response.kind == "classes" and method == "ensemble":
-        scale = "weights and biases are normal around 0, with a scale for those of each layer that is learned"
+    if method == "ensemble":
+        scale += ", or a quarter of that for some members"
     return [
         f"A neural network with {where} of {layers} (tanh) gives {what}.",
         *_about_features(problem.features),
