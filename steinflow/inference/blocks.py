@@ -1,6 +1,7 @@
 """What many runs compute together, compiled: their starts, their steps, and the posteriors at the end."""
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -42,12 +43,16 @@ class Block(eqx.Module):
     """Runs that are advanced together; every leaf has a leading axis of runs.
 
     Attributes:
+        rows: their numbers.
+        active: which of them go on; the others have ended, or only fill the block, so that one program serves.
         items: what the target of each is made from.
         keys: the random numbers of the steps of each.
         states: of the method.
         steps: how many are done; runs that were left over from other blocks have done more than others.
     """
 
+    rows: np.ndarray
+    active: np.ndarray
     items: PyTree
     keys: Array | np.ndarray
     states: Any
@@ -57,10 +62,47 @@ class Block(eqx.Module):
         """Return some of the runs, by NumPy: JAX would compile an operation for every number of them."""
         return jax.tree.map(lambda leaf: np.asarray(leaf)[rows], self)
 
+    def going_on(self) -> "Block":
+        """Return the runs that have not ended."""
+        return self.at(np.flatnonzero(self.active))
+
+    def filled(self, size: int) -> "Block":
+        """Return a block of this size, in which the first run is repeated."""
+        block = self.at(filled(np.arange(len(self.rows)), size))
+        return dataclasses.replace(block, active=block.active & (np.arange(size) < len(self.rows)))
+
+    def share(self) -> float:
+        """Return how many of the runs go on, of those that there were."""
+        return np.sum(self.active) / len(np.unique(self.rows))
+
     @classmethod
     def of(cls, blocks: "list[Block]") -> "Block":
         """Return the runs of several blocks as one."""
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *blocks)
+
+
+def row_of(tree: PyTree, row: int | np.integer | np.ndarray) -> PyTree:
+    """Return what a tree with a leading axis of runs says about one of them, or about some."""
+    return jax.tree.map(lambda leaf: leaf[row], tree)
+
+
+def together(trees: Sequence[PyTree]) -> PyTree:
+    """Return trees of one shape as one with a leading axis."""
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
+def of_one_shape(trees: Sequence[PyTree]) -> list[list[int]]:
+    """Return the positions of trees, grouped by their structures and shapes."""
+    groups: dict[Any, list[int]] = {}
+    for k, tree in enumerate(trees):
+        leaves, structure = jax.tree.flatten(tree)
+        groups.setdefault((structure, *map(np.shape, leaves)), []).append(k)
+    return list(groups.values())
+
+
+def filled(rows: np.ndarray, size: int) -> np.ndarray:
+    """Return as many rows as a block has, the first of them repeated where there are fewer."""
+    return np.concatenate([rows, np.full(size - len(rows), rows[0])])
 
 
 class BlockRun:
@@ -72,7 +114,7 @@ class BlockRun:
     """
 
     def __init__(self, runs: Runs, num_steps: int):
-        self.runs, self._num_steps = runs, num_steps
+        self.runs, self.num_steps = runs, num_steps
         self._parts = split(runs)
 
     def drawn(self, items: PyTree, num_particles: int, keys: np.ndarray) -> Array:
@@ -83,15 +125,21 @@ class BlockRun:
         """Return the user's particles as rows of a matrix for every target."""
         return _unconstrained(*self._parts, items, particles)
 
-    def start(self, items: PyTree, particles: Array, init_keys: np.ndarray, run_keys: np.ndarray) -> Block:
+    def start(
+        self, rows: np.ndarray, items: PyTree, particles: Array, init_keys: np.ndarray, run_keys: np.ndarray
+    ) -> Block:
         """Return runs that have not made a step."""
-        states = _start(*self._parts, self._num_steps, items, particles, init_keys)
-        return Block(items, run_keys, states, np.zeros(len(run_keys), np.int32))
+        states = _start(*self._parts, self.num_steps, items, particles, init_keys)
+        return Block(rows, np.ones(len(rows), bool), items, run_keys, states, np.zeros(len(rows), np.int32))
+
+    def like(self, items: PyTree, particles: Array, keys: np.ndarray) -> Any:
+        """Return what the states of runs look like, of which some are given."""
+        return _start.jitted.eval_shape(*self._parts, self.num_steps, items, particles, keys)
 
     def advance(self, block: Block, count: int) -> Block:
         """Return the runs after `count` more steps."""
         states = jax.block_until_ready(_advance(*self._parts, block, np.int32(count)))
-        return Block(block.items, block.keys, states, block.steps + np.int32(count))
+        return dataclasses.replace(block, states=states, steps=block.steps + np.int32(count))
 
     def view(self, items: PyTree, states: Any) -> View:
         """Return the posteriors that states represent."""
