@@ -9,12 +9,14 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from tqdm.auto import tqdm
 
+from steinflow.devices import sharding
 from steinflow.devices.arrays import as_array
 from steinflow.devices.compilation import make_room
 from steinflow.devices.keys import as_key
-from steinflow.inference.arguments import checked_checkpoint, checked_count, checked_method
+from steinflow.inference.arguments import checked_checkpoint, checked_count, checked_mesh, checked_method
 from steinflow.inference.blocks import Block, BlockRun, Runs, filled, row_of
 from steinflow.inference.checkpoints import Checkpoint, CheckpointFolder
 from steinflow.inference.defaults import default_limits, default_method, default_num_particles
@@ -32,7 +34,7 @@ from steinflow.targets.flat import flatten, from_prior
 from steinflow.targets.varied import Varied
 from steinflow.typing import Params, PRNGKeyArray, PyTree, Scalar
 
-_BLOCK = 64  # runs that are advanced together at most: enough for compiled code to work on, and they fit in the caches
+_BLOCK = 64  # runs that a device advances together at most: enough work for compiled code, and they fit in the caches
 _SHARE = 0.5  # of the available memory that a block may take
 
 
@@ -48,6 +50,7 @@ def fit_many(
     key: int | PRNGKeyArray = 0,
     progress: bool = True,
     checkpoint: Checkpoint | str | Path | None = None,
+    mesh: Mesh | None = None,
 ) -> Many:
     """Turn one model and many data sets, or many priors, into as many posteriors, in one compiled run.
 
@@ -72,6 +75,7 @@ def fit_many(
         progress: show a bar, of the steps of all posteriors together.
         checkpoint: a folder, or `sf.Checkpoint(folder, ...)`, as for `sf.fit`: the same call goes on from the last
             checkpoint, bit for bit, and runs that have ended are not computed again.
+        mesh: devices that share the posteriors, such as `sf.mesh()`.
 
     Returns:
         The results, as a sequence and as one table. Ctrl-C ends all runs where they are.
@@ -81,6 +85,7 @@ def fit_many(
             finite log density at any of its starting particles, or if the checkpoint folder belongs to another call.
         TypeError: if the items are not numbers, or `method` is not an inference method.
         MemoryError: if a single run needs more memory than is available.
+        RuntimeError: if one of several processes is lost.
 
     Example:
         ```python
@@ -96,7 +101,7 @@ def fit_many(
         many = sf.fit_many(posterior, y)
         ```
     """
-    method, checkpoint = checked_method(method), checked_checkpoint(checkpoint)
+    method, checkpoint, mesh = checked_method(method), checked_checkpoint(checkpoint), checked_mesh(mesh)
     if particles is not None and num_particles is not None:
         raise ValueError(
             "particles= are the starting points, and num_particles= is how many to draw: pass one of them."
@@ -121,7 +126,8 @@ def fit_many(
         method = default_method(flat, start) if method is None else method
         limits = (num_steps, num_steps) if num_steps else default_limits(method)
         totals = [as_array(np.int32(limit)) for limit in dict.fromkeys(limits)]
-        runs = [BlockRun(Runs(method, make, flat.unravel, flat.dim, total, kind), int(total)) for total in totals]
+        shared = [Runs(method, make, flat.unravel, flat.dim, total, kind) for total in totals]
+        runs = [BlockRun(each, int(each.num_steps), mesh) for each in shared]
         identity = (
             {}
             if checkpoint is None
@@ -131,6 +137,7 @@ def fit_many(
                 **identity_of(method, particles, size=start.shape, limits=limits, key=key),
             }
         )
+        stack.enter_context(sharding.lost_contact_explained(resumable=checkpoint is not None))
         folder = stack.enter_context(CheckpointFolder(checkpoint, identity))
 
         def states_of(stage: int) -> PyTree:
@@ -148,7 +155,7 @@ def fit_many(
             places = filled(rows, size)
             chosen, init_keys = row_of(items, places), keys[places, 1]
             if stage:
-                cloud = as_array(np.stack([current.advised[row] for row in places.tolist()]))
+                cloud = np.stack([current.advised[row] for row in places.tolist()])
                 init_keys = _next_keys(init_keys, kind)
             elif particles is None:
                 cloud = runs[0].drawn(chosen, len(start), keys[places, 0])
@@ -158,11 +165,12 @@ def fit_many(
             steps = block.steps + np.int32(stage * limits[0])
             return dataclasses.replace(block, active=np.arange(size) < len(rows), steps=steps)
 
-        bar = tqdm(total=number * limits[0], unit="step", unit_scale=True, disable=not progress)
+        shown = progress and jax.process_index() == 0
+        bar = tqdm(total=number * limits[0], unit="step", unit_scale=True, disable=not shown)
         stack.enter_context(bar)
         for stage, run in list(enumerate(runs))[max(current.stage, 0) :]:
             rows = np.array([*current.advised]) if stage else np.arange(number)
-            if not len(rows) or (stage and interruption.requested):
+            if not len(rows) or (stage and sharding.agree(interruption.requested)[0]):
                 break
             starts = functools.partial(begin, stage)
             if stage > current.stage:
@@ -198,11 +206,11 @@ def _next_keys(numbers: np.ndarray, kind: str) -> np.ndarray:
 
 def _block_size(run: BlockRun, begin: Callable[[np.ndarray, int], Block], rows: np.ndarray) -> int:
     """Return how many runs to advance together: all blocks of about the same size, none larger than memory allows."""
-    most, available = min(len(rows), _BLOCK), available_memory()
+    most, (available,) = min(len(rows), run.num_devices * _BLOCK), sharding.agree(available_memory() or np.inf)
     while True:
         size = -(-len(rows) // -(-len(rows) // most))
         needed = run.step_memory(begin(rows[:size], size))
-        if available is None or needed <= _SHARE * available:
+        if needed <= _SHARE * available:
             return size
         if size == 1:
             check_memory(needed, ["fewer particles (num_particles)"])
