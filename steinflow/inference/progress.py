@@ -62,7 +62,7 @@ class Progress:
 
     def steps_left(self, first_step: int, num_steps: int) -> int:
         """Return how many steps all runs of this stage have to make, which begins and ends with these."""
-        begun = [num_steps - block.going_on().steps for block in [*self.blocks, *self.left]]
+        begun = [num_steps - block.steps[block.active] for block in [*self.blocks, *self.left]]
         return int(sum(map(np.sum, begun)) + sum(map(len, self.new)) * (num_steps - first_step))
 
     def saved(self) -> tuple[PyTree, dict[str, Any]]:

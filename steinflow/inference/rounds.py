@@ -104,5 +104,7 @@ class Rounds:
 
     def _without(self, block: Block, which: np.ndarray, outcome: Outcome) -> Block:
         """Return a block in which these runs have ended."""
+        if not np.any(which):
+            return block  # its states stay on the device
         self.ended.add(block.at(np.flatnonzero(which)), outcome)
         return dataclasses.replace(block, active=block.active & ~which)
