@@ -76,8 +76,8 @@ CASES = [
 ]
 
 
-def calibrated(case: Case, number: int) -> tuple[str, str]:
-    """Calibrate one of them; return its row of the page and its section, and write its plot."""
+def calibrated(case: Case, number: int, *, write: bool) -> tuple[str, str]:
+    """Calibrate one of them; return its row of the page and its section, for which its plot is written."""
     simulated, fitted = (sf.from_numpyro(model, jnp.asarray(case.data)) for model in (case.simulated, case.fitted))
     clock = time.perf_counter()
     found = sf.calibrate(
@@ -91,7 +91,8 @@ def calibrated(case: Case, number: int) -> tuple[str, str]:
     seconds = time.perf_counter() - clock
     print(case.name, found, f"{seconds:.0f} s", sep="\n", flush=True)
     file = f"images/calibration-{case.name.replace(' ', '-').replace(',', '').replace(chr(39), '').lower()}.png"
-    found.plot().savefig(DOCS / file)
+    if write:
+        found.plot().savefig(DOCS / file)
     spread = found.z_scores.std(axis=0)
     row = (
         f"| {case.name} | {'pass' if case.right else 'fail'} | {'pass' if found.passed else 'fail'} "
@@ -103,7 +104,7 @@ def calibrated(case: Case, number: int) -> tuple[str, str]:
 
 def run(number: int, only: str | None, *, write: bool) -> None:
     """Calibrate all of them, or those whose name contains a word, and write the page."""
-    parts = [calibrated(case, number) for case in CASES if only is None or only in case.name]
+    parts = [calibrated(case, number, write=write) for case in CASES if only is None or only in case.name]
     machine = f"{os.cpu_count()} cores, {platform.machine()}, JAX {jax.__version__}, {datetime.date.today():%d %B %Y}"
     page = f"""# Calibration, measured
 

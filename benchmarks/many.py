@@ -231,6 +231,8 @@ def main() -> None:
     parser.add_argument("--calibration", action="store_true", help="calibrate models, right and broken ones")
     parser.add_argument("--only", help="a word in the name of what to calibrate")
     arguments = parser.parse_args()
+    if arguments.only and arguments.page:
+        parser.error("the page has all models: leave --only out, or --page")
     if arguments.calibration:
         calibrations.run(arguments.number, arguments.only, write=arguments.page)
         return

@@ -3,7 +3,8 @@
 The state of a run is the same on every device; its work is split. A mesh has two axes:
 
 - `particles`: each device takes the scores of its share of the particles, and its rows of the Stein direction; both are
-  then gathered, which moves n x d numbers. Shares are padded where particles do not divide evenly.
+  then gathered, which moves n x d numbers. Shares are padded where particles do not divide evenly. Of `fit_many`, each
+  device takes its share of the runs.
 - `data`: each device takes its share of the rows of a batch; the scores are averaged over the devices.
 
 The mesh is JAX's current mesh (`jax.set_mesh`), which `fit(..., mesh=sf.mesh())` sets: the functions here see it while
@@ -74,16 +75,18 @@ def axis_size(name: str) -> int:
     return current.shape.get(name, 1) if name not in current.manual_axes else 1
 
 
-def split_particles(function: Callable[[Any, Array], PyTree], shared: Any, rows: Array) -> PyTree:
+def split_particles(function: Callable[[Any, Any], PyTree], shared: Any, rows: PyTree) -> PyTree:
     """Return function(shared, rows), a function of each row, each device for its share of the rows; all get the result.
 
-    `shared`, a pytree, holds all the arrays that the function needs: it must not close over any.
+    Rows are those of all arrays of a pytree. `shared`, another one, holds all the arrays that the function needs beside
+    them: it must not close over any.
     """
     num_parts = axis_size(PARTICLES)
     if num_parts == 1:
         return function(shared, rows)
-    padded = _padded(rows, num_parts, "edge")
-    return _gathered(_over_mesh(function, shared, (P(PARTICLES),), P(PARTICLES))(padded), len(rows))
+    padded = jax.tree.map(lambda leaf: _padded(leaf, num_parts, "edge"), rows)
+    results = _over_mesh(function, shared, (P(PARTICLES),), P(PARTICLES))(padded)
+    return _gathered(results, len(jax.tree.leaves(rows)[0]))
 
 
 def sum_particles(function: Callable[[Any, Array], PyTree], shared: Any, rows: Array) -> PyTree:
@@ -148,8 +151,8 @@ def place_rows(tree: PyTree, axis: int = 0) -> PyTree:
 
 
 def same_everywhere(tree: PyTree) -> PyTree:
-    """Say to the compiler that every device of the current mesh holds all of these arrays."""
-    if jax.sharding.get_abstract_mesh().empty:
+    """Say to the compiler that every device of the current mesh holds all of these arrays; in a share, nothing."""
+    if (current := jax.sharding.get_abstract_mesh()).empty or current.manual_axes:
         return tree
     return jax.tree.map(
         lambda leaf: jax.lax.with_sharding_constraint(leaf, P()) if isinstance(leaf, jax.Array) else leaf, tree

@@ -1,9 +1,9 @@
 """Checkpoints: a run that is killed goes on where it was, bit for bit, through orbax.
 
-A checkpoint holds the state of the method, the anchor of minibatches, the step and the history; keys and batches follow
-from the step. It is written under a temporary name and renamed when it is complete, so that a kill leaves the earlier
-ones whole. Each carries a digest of its content: a checkpoint that was damaged on disk is recognised, and the one
-before it is used.
+A checkpoint holds arrays and notes about them: of `fit` the state of the method, the anchor of minibatches and the
+history, of `fit_many` where all runs are. Keys and batches follow from the step. It is written under a temporary name
+and renamed when it is complete, so that a kill leaves the earlier ones whole. Each carries a digest of its content: a
+checkpoint that was damaged on disk is recognised, and the one before it is used.
 """
 
 import dataclasses
@@ -11,9 +11,9 @@ import hashlib
 import json
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import equinox as eqx
 import jax
@@ -35,9 +35,9 @@ class Checkpoint:
     """Where and how often to save a run.
 
     Args:
-        folder: one per run; with several processes, on a file system that all of them share.
+        folder: one per call; with several processes, on a file system that all of them share.
         every_seconds: save when this much time has passed since the last save.
-        every_steps: also save at multiples of this number of steps.
+        every_steps: also save at multiples of this number of steps; of `fit_many`, steps of blocks of runs.
         keep: how many checkpoints to keep; older ones are removed.
 
     Raises:
@@ -56,6 +56,27 @@ class Checkpoint:
             raise ValueError(f"keep must be at least 1: the number of checkpoints on disk; got {self.keep}.")
 
 
+class Saveable(Protocol):
+    """What a checkpoint is made of."""
+
+    @property
+    def step(self) -> int:
+        """How far it is; this grows from checkpoint to checkpoint."""
+        ...
+
+    def saved(self) -> tuple[PyTree, dict[str, Any]]:
+        """Return a tree of arrays, and notes that JSON can hold."""
+        ...
+
+
+class Saved(NamedTuple):
+    """What was read from a checkpoint."""
+
+    step: int
+    arrays: PyTree
+    notes: dict[str, Any]
+
+
 @dataclasses.dataclass
 class Snapshot:
     """A run at one moment: all that it needs to go on."""
@@ -71,16 +92,36 @@ class Snapshot:
         """The anchor of minibatches; None where there is none."""
         return None if self.anchored is None else self.anchored.anchor
 
+    def saved(self) -> tuple[PyTree, dict[str, Any]]:
+        """Return what a checkpoint holds."""
+        history = {name: jax.tree.map(lambda *leaves: np.stack(leaves), *each) for name, each in self.history.items()}
+        return (self.state, self.anchored, history), {"records": len(history.get("step", [])), "seconds": self.seconds}
+
+    def like(self, records: Mapping[str, PyTree]) -> Callable[[dict[str, Any]], PyTree]:
+        """Return what takes notes to a tree of the structure that was saved, where records look like these."""
+        step = jax.ShapeDtypeStruct((), np.int32)
+        return lambda notes: (self.state, self.anchored, {"step": step, **records} if notes["records"] else {})
+
+    @classmethod
+    def of(cls, saved: Saved) -> "Snapshot":
+        """Return the run as it was saved."""
+        state, anchored, columns = saved.arrays
+        history = {
+            name: [jax.tree.map(lambda leaf, i=i: leaf[i], values) for i in range(saved.notes["records"])]
+            for name, values in columns.items()
+        }
+        return cls(state, anchored, saved.step, history, saved.notes["seconds"])
+
 
 class CheckpointFolder:
-    """The checkpoints of one run on disk; without a folder it does nothing."""
+    """The checkpoints of one call on disk; without a folder it does nothing."""
 
     def __init__(self, checkpoint: Checkpoint | str | Path | None, identity: Mapping[str, str]):
         if not isinstance(checkpoint, Checkpoint | None):
             checkpoint = Checkpoint(checkpoint)
         self.checkpoint, self._identity = checkpoint, dict(identity)
         self._last_time = time.monotonic()
-        self._last_step: int | None = None
+        self._last_step = 0  # where nothing needs to be saved
         self._manager: Any = None
         if checkpoint is not None:
             self._path = Path(checkpoint.folder).absolute()
@@ -108,20 +149,20 @@ class CheckpointFolder:
             time.monotonic() - self._last_time >= self.checkpoint.every_seconds
         )
 
-    def save(self, snapshot: Snapshot) -> None:
+    def save(self, snapshot: Saveable) -> None:
         """Write a checkpoint. If that fails, warn and go on: the run is worth more than its checkpoint."""
         if self._manager is None or snapshot.step == self._last_step:
             return
         import orbax.checkpoint as ocp
 
-        arrays = {
-            "state": _numbered([_to_numpy(leaf) for leaf in _array_leaves((snapshot.state, snapshot.anchored))]),
-            "history": _numbered(jax.tree.leaves(_stacked(snapshot.history))),
-        }
+        tree, notes = snapshot.saved()
+        leaves = {f"{i:06}": _to_numpy(leaf) for i, leaf in enumerate(jax.tree.leaves(eqx.filter(tree, _is_saved)))}
+        arrays = {name: leaf for name, leaf in leaves.items() if leaf.size}
         meta: dict[str, Any] = {
             "step": snapshot.step,
-            "records": len(snapshot.history.get("step", [])),
-            "seconds": snapshot.seconds,
+            "notes": notes,
+            # orbax refuses empty arrays.
+            "empty": {name: [leaf.shape, str(leaf.dtype)] for name, leaf in leaves.items() if not leaf.size},
             "identity": self._identity,
         }
         meta["digest"] = _digest(arrays, meta)
@@ -144,8 +185,12 @@ class CheckpointFolder:
             self._reopen()
         self._last_time = time.monotonic()
 
-    def restore(self, start: Snapshot, records: Mapping[str, PyTree]) -> Snapshot | None:
-        """Return the newest snapshot that can be read, shaped as `start` and `records`; None in an empty folder.
+    def restore(self, like: Callable[[dict[str, Any]], PyTree]) -> Saved | None:
+        """Return the newest checkpoint that can be read; None in an empty folder.
+
+        Args:
+            like: takes the notes to a tree of the structure that was saved. Arrays are put where those of the tree are;
+                for shapes they stay NumPy's. What is no array is taken from the tree.
 
         Raises:
             ValueError: if the checkpoints belong to another run, or none of them can be read.
@@ -161,7 +206,7 @@ class CheckpointFolder:
                 continue
             self._check_identity(meta["identity"])
             self._last_step = step
-            return _snapshot(meta, arrays, start, records)
+            return Saved(step, _restored(like(meta["notes"]), arrays, meta["empty"]), meta["notes"])
         if steps:
             raise ValueError(
                 f"None of the {len(steps)} checkpoints in {self._path} can be read. Remove the folder to start afresh."
@@ -226,34 +271,16 @@ def _manager(path, keep):
     return ocp.CheckpointManager(path, options=options, item_handlers=handlers)
 
 
-def _snapshot(meta, arrays, start, records) -> Snapshot:
-    leaves = [arrays["state"][name] for name in sorted(arrays["state"])]
-    dynamic, static = eqx.partition((start.state, start.anchored), _is_saved)
+def _restored(tree, arrays, empty) -> PyTree:
+    leaves = arrays | {name: np.zeros(shape, dtype) for name, (shape, dtype) in empty.items()}
+    dynamic, static = eqx.partition(tree, _is_saved)
     templates, structure = jax.tree.flatten(dynamic)
-    restored = [_like(template, leaf) for template, leaf in zip(templates, leaves, strict=True)]
-    state, anchored = eqx.combine(jax.tree.unflatten(structure, restored), static)
-
-    history: dict[str, list] = {}
-    if meta["records"]:
-        columns = [arrays["history"][name] for name in sorted(arrays["history"])]
-        tree = jax.tree.unflatten(jax.tree.structure({"step": 0, **records}), columns)
-        history = {
-            name: [jax.tree.map(lambda leaf, i=i: leaf[i], values) for i in range(meta["records"])]
-            for name, values in tree.items()
-        }
-    return Snapshot(state, anchored, meta["step"], history, meta["seconds"])
-
-
-def _stacked(history):
-    return {name: jax.tree.map(lambda *leaves: np.stack(leaves), *values) for name, values in history.items()}
-
-
-def _array_leaves(state):
-    return jax.tree.leaves(eqx.filter(state, _is_saved))
+    restored = [_like(template, leaves[name]) for template, name in zip(templates, sorted(leaves), strict=True)]
+    return eqx.combine(jax.tree.unflatten(structure, restored), static)
 
 
 def _is_saved(leaf) -> bool:
-    return eqx.is_array(leaf) and leaf.size > 0  # orbax refuses empty arrays
+    return isinstance(leaf, jax.Array | np.ndarray | jax.ShapeDtypeStruct)
 
 
 def _to_numpy(leaf) -> np.ndarray:
@@ -263,20 +290,17 @@ def _to_numpy(leaf) -> np.ndarray:
 
 def _like(template, leaf):
     """Return a saved array where the template lives."""
+    if not isinstance(template, jax.Array):
+        return leaf
     if jnp.issubdtype(template.dtype, jax.dtypes.prng_key):
         return sharding.replicate(jax.random.wrap_key_data(as_array(leaf), impl=jax.random.key_impl(template)))
     return sharding.replicate(as_array(leaf, template.dtype))
 
 
-def _numbered(leaves) -> dict[str, np.ndarray]:
-    return {f"{i:06}": leaf for i, leaf in enumerate(leaves)}
-
-
 def _digest(arrays, meta) -> str:
     digest = hashlib.sha256(json.dumps(meta, sort_keys=True).encode())
-    for group in ("state", "history"):
-        for name, leaf in sorted(arrays.get(group, {}).items()):
-            digest.update(f"{group} {name} {leaf.shape} {leaf.dtype}".encode() + np.ascontiguousarray(leaf).tobytes())
+    for name, leaf in sorted(arrays.items()):
+        digest.update(f"{name} {leaf.shape} {leaf.dtype}".encode() + np.ascontiguousarray(leaf).tobytes())
     return digest.hexdigest()
 
 

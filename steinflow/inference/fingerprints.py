@@ -17,7 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from steinflow.methods.base import Method
+from steinflow.results.result import versions
 from steinflow.targets.streams import Mapped, Stream
+from steinflow.typing import PRNGKeyArray, PyTree
 
 _SAMPLED_BYTES = 2**26  # larger arrays are known by some of their rows
 _SAMPLED_ROWS = 1000
@@ -32,6 +35,23 @@ def fingerprint(value: Any) -> str:
         digest.update(part if isinstance(part, bytes) else part.encode())
         digest.update(b"\0")
     return f"{_MARK}{digest.hexdigest()[:16]}"
+
+
+def identity_of(
+    method: Method, particles: PyTree | None, *, size: tuple[int, ...], limits: tuple[int, int], key: PRNGKeyArray
+) -> dict[str, str]:
+    """Return what makes a run the same run when it is started again, beside its target.
+
+    Particles from the prior follow from target and key; their last bits may differ from machine to machine.
+    """
+    return {
+        "version of steinflow": versions().get("steinflow", "unknown"),
+        "method": fingerprint(method),
+        "particles": "{} in {} dimensions".format(*size),
+        "starting point of the particles": "the prior" if particles is None else fingerprint(particles),
+        "num_steps": " to ".join(map(str, dict.fromkeys(limits))),
+        "key": fingerprint(key),
+    }
 
 
 def is_fingerprint(text: str) -> bool:

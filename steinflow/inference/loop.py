@@ -29,7 +29,7 @@ from steinflow.inference.checkpoints import Checkpoint, CheckpointFolder, Snapsh
 from steinflow.inference.compiled import Record, Run
 from steinflow.inference.defaults import default_limits, default_method, default_num_particles
 from steinflow.inference.endings import ending_of
-from steinflow.inference.fingerprints import fingerprint
+from steinflow.inference.fingerprints import fingerprint, identity_of
 from steinflow.inference.interruption import Interruption
 from steinflow.inference.memory import check_memory
 from steinflow.inference.plan import Plan
@@ -44,7 +44,7 @@ from steinflow.targets.base import Target, as_target
 from steinflow.targets.data import Data, refuse_batch, refuse_rows
 from steinflow.targets.feed import Feed
 from steinflow.targets.flat import flatten, from_prior
-from steinflow.typing import Params, Particles, PRNGKeyArray, Scalar
+from steinflow.typing import Params, PRNGKeyArray, Scalar
 
 _RECORDS = 50  # of a run, unless the user says otherwise
 _CHUNK_SECONDS = 0.5  # Ctrl-C and the progress bar wait for a chunk at most
@@ -134,7 +134,14 @@ def fit(
         record_every = record_every or max(1, limits[0] // _RECORDS)
         plan = Plan(method, flat, record, as_array(np.int32(limits[0])), run_key, data_key)
         identity = (
-            {} if checkpoint is None else _identity(plan, start if given else None, len(start), limits, record_every)
+            {}
+            if checkpoint is None
+            else {
+                "target": fingerprint(target),
+                **identity_of(method, start if given else None, size=start.shape, limits=limits, key=run_key),
+                "record": f"{', '.join(record) or 'nothing'} every {record_every} steps",
+                "function to record": fingerprint(record),
+            }
         )
 
         stack.enter_context(sharding.use(mesh))
@@ -146,8 +153,8 @@ def fit(
         snapshot = Snapshot(run.init(start, limits[0], init_key), anchoring.start(start))
         interruption.check()
         example = feed.example(snapshot.anchor)
-        restored = folder.restore(snapshot, run.records(snapshot.state, example, snapshot.anchor))
-        snapshot = snapshot if restored is None else restored
+        restored = folder.restore(snapshot.like(run.records(snapshot.state, example, snapshot.anchor)))
+        snapshot = snapshot if restored is None else Snapshot.of(restored)
         # A finished run takes its last scores from its last batch.
         feed.seek(max(0, snapshot.step - 1), snapshot.anchor)
         check_memory(run.step_memory(snapshot.state, feed.block, snapshot.anchor), _remedies(target.data, len(start)))
@@ -294,26 +301,6 @@ def _check_start(run, plan: Plan, snapshot: Snapshot, feed: Feed, num_particles:
             f"The {which} is not finite at any of the {num_particles} starting particles. Start where the density is "
             "positive and finite, and write it with log-space functions (jax.nn.log_sigmoid, xlogy, ...)."
         )
-
-
-def _identity(
-    plan: Plan, given: Particles | None, num_particles: int, limits: tuple[int, int], record_every: int
-) -> dict[str, str]:
-    """Return what makes this run the same run when it is started again.
-
-    Particles from the prior follow from target and key; their last bits may differ from machine to machine.
-    """
-    return {
-        "version of steinflow": versions().get("steinflow", "unknown"),
-        "target": fingerprint(plan.target.source),
-        "method": fingerprint(plan.method),
-        "particles": f"{num_particles} in {plan.target.dim} dimensions",
-        "starting point of the particles": "the prior" if given is None else fingerprint(np.asarray(given)),
-        "num_steps": " to ".join(map(str, dict.fromkeys(limits))),
-        "key": fingerprint(plan.key),
-        "record": f"{', '.join(plan.record) or 'nothing'} every {record_every} steps",
-        "function to record": fingerprint(plan.record),
-    }
 
 
 def _remedies(data: Data | None, num_particles: int) -> list[str]:

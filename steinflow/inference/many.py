@@ -2,36 +2,40 @@
 
 import contextlib
 import dataclasses
-import time
-from collections.abc import Callable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from tqdm.auto import tqdm
 
+from steinflow.devices import sharding
 from steinflow.devices.arrays import as_array
 from steinflow.devices.compilation import make_room
 from steinflow.devices.keys import as_key
-from steinflow.inference.arguments import checked_count, checked_method
-from steinflow.inference.blocks import Block, BlockRun, Runs
+from steinflow.inference.arguments import checked_checkpoint, checked_count, checked_mesh, checked_method
+from steinflow.inference.blocks import Block, BlockRun, Runs, filled, row_of
+from steinflow.inference.checkpoints import Checkpoint, CheckpointFolder
 from steinflow.inference.defaults import default_limits, default_method, default_num_particles
-from steinflow.inference.ended import EndedRuns, row_of
+from steinflow.inference.ended import EndedRuns, results_of
+from steinflow.inference.fingerprints import fingerprint, identity_of
 from steinflow.inference.interruption import Interruption
 from steinflow.inference.items import checked_names, checked_particles, stacked
-from steinflow.inference.loop import next_chunk
 from steinflow.inference.memory import available_memory, check_memory
+from steinflow.inference.progress import Progress, like
+from steinflow.inference.rounds import Rounds
 from steinflow.methods.base import Method
 from steinflow.results.many import Many
-from steinflow.results.outcome import Outcome
 from steinflow.targets.base import Target
 from steinflow.targets.flat import flatten, from_prior
 from steinflow.targets.varied import Varied
 from steinflow.typing import Params, PRNGKeyArray, PyTree, Scalar
 
-_BLOCK = 64  # runs that are advanced together at most: enough for compiled code to work on, and they fit in the caches
+_BLOCK = 64  # runs that a device advances together at most: enough work for compiled code, and they fit in the caches
 _SHARE = 0.5  # of the available memory that a block may take
-_ASKED = 10  # times in a run whether more steps would add anything; every answer is work for the host
 
 
 def fit_many(
@@ -45,6 +49,8 @@ def fit_many(
     names: Sequence[str] | None = None,
     key: int | PRNGKeyArray = 0,
     progress: bool = True,
+    checkpoint: Checkpoint | str | Path | None = None,
+    mesh: Mesh | None = None,
 ) -> Many:
     """Turn one model and many data sets, or many priors, into as many posteriors, in one compiled run.
 
@@ -67,15 +73,19 @@ def fit_many(
         names: of the posteriors, for tables and `many["name"]`; numbers by default.
         key: an int or a JAX key.
         progress: show a bar, of the steps of all posteriors together.
+        checkpoint: a folder, or `sf.Checkpoint(folder, ...)`, as for `sf.fit`: the same call goes on from the last
+            checkpoint, bit for bit, and runs that have ended are not computed again.
+        mesh: devices that share the posteriors, such as `sf.mesh()`.
 
     Returns:
         The results, as a sequence and as one table. Ctrl-C ends all runs where they are.
 
     Raises:
-        ValueError: if items have no common leading axis, if steps would not see all of the data, or if no posterior has
-            a finite log density at any of its starting particles.
+        ValueError: if items have no common leading axis, if steps would not see all of the data, if no posterior has a
+            finite log density at any of its starting particles, or if the checkpoint folder belongs to another call.
         TypeError: if the items are not numbers, or `method` is not an inference method.
         MemoryError: if a single run needs more memory than is available.
+        RuntimeError: if one of several processes is lost.
 
     Example:
         ```python
@@ -91,7 +101,7 @@ def fit_many(
         many = sf.fit_many(posterior, y)
         ```
     """
-    method = checked_method(method)
+    method, checkpoint, mesh = checked_method(method), checked_checkpoint(checkpoint), checked_mesh(mesh)
     if particles is not None and num_particles is not None:
         raise ValueError(
             "particles= are the starting points, and num_particles= is how many to draw: pass one of them."
@@ -99,12 +109,12 @@ def fit_many(
     num_particles, num_steps = checked_count("num_particles", num_particles), checked_count("num_steps", num_steps)
     items, number = stacked(items)
     names = checked_names(names, number)
-    keys = as_key(key)
-    keys, kind = _keys(keys, number), str(jax.random.key_impl(keys))
+    key = as_key(key)
+    keys, kind = _keys(key, number), str(jax.random.key_impl(key))
     first = Varied(make, jax.tree.map(lambda leaf: leaf[0], items))
     make_room()
     with contextlib.ExitStack() as stack:
-        interruption = stack.enter_context(Interruption(by_sigterm=False))
+        interruption = stack.enter_context(Interruption(by_sigterm=checkpoint is not None))
         if particles is None:
             num_particles = num_particles or default_num_particles(first)
             flat, start = from_prior(first, num_particles, key=jax.random.wrap_key_data(keys[0, 0], impl=kind))
@@ -115,89 +125,71 @@ def fit_many(
             raise ValueError("fit_many sees all rows at every step: give every target arrays and no batch_size.")
         method = default_method(flat, start) if method is None else method
         limits = (num_steps, num_steps) if num_steps else default_limits(method)
+        totals = [as_array(np.int32(limit)) for limit in dict.fromkeys(limits)]
+        shared = [Runs(method, make, flat.unravel, flat.dim, total, kind) for total in totals]
+        runs = [BlockRun(each, int(each.num_steps), mesh) for each in shared]
+        identity = (
+            {}
+            if checkpoint is None
+            else {
+                "function that makes targets": fingerprint(make),
+                "data": fingerprint(items),
+                **identity_of(method, particles, size=start.shape, limits=limits, key=key),
+            }
+        )
+        stack.enter_context(sharding.lost_contact_explained(resumable=checkpoint is not None))
+        folder = stack.enter_context(CheckpointFolder(checkpoint, identity))
 
-        def run_of(num_steps: int) -> BlockRun:
-            total = as_array(np.int32(num_steps))
-            return BlockRun(Runs(method, make, flat.unravel, flat.dim, total, kind), num_steps)
+        def states_of(stage: int) -> PyTree:
+            return runs[stage].like(row_of(items, np.arange(1)), start[None], keys[:1, 1])
 
-        def begin(rows: np.ndarray) -> Block:
-            chosen = jax.tree.map(lambda leaf: leaf[rows], items)
-            if particles is None:
-                cloud = run.drawn(chosen, num_particles or 1, keys[rows, 0])
+        saved = folder.restore(lambda notes: like(notes, states_of, jax.eval_shape(flat.to_user, start)))
+        current = (
+            Progress()
+            if saved is None
+            else Progress.of(saved, items, keys[:, 2], lambda item: runs[0].runs.target(item).source)
+        )
+
+        def begin(stage: int, rows: np.ndarray, size: int) -> Block:
+            """Return a block of runs that begin; in the second stage they do where their particles were."""
+            places = filled(rows, size)
+            chosen, init_keys = row_of(items, places), keys[places, 1]
+            if stage:
+                cloud = np.stack([current.advised[row] for row in places.tolist()])
+                init_keys = _next_keys(init_keys, kind)
+            elif particles is None:
+                cloud = runs[0].drawn(chosen, len(start), keys[places, 0])
             else:
-                cloud = run.unconstrained(chosen, jax.tree.map(lambda leaf: leaf[rows], particles))
-            return run.start(chosen, cloud, keys[rows, 1], keys[rows, 2])
+                cloud = runs[0].unconstrained(chosen, row_of(particles, places))
+            block = runs[stage].start(places, chosen, cloud, init_keys, keys[places, 2])
+            steps = block.steps + np.int32(stage * limits[0])
+            return dataclasses.replace(block, active=np.arange(size) < len(rows), steps=steps)
 
-        run = run_of(limits[0])
-        size = _block_size(run, begin, number)
-        interruption.check()
-        bar = stack.enter_context(tqdm(total=number * limits[0], unit="step", unit_scale=True, disable=not progress))
-        more = limits[-1] > limits[0]
-        ended = EndedRuns(run, number, limits[0], size, identified=flat.identified, may_go_on=more)
-        _run_all(run, number, size, begin, ended, bar, interruption)
-        advised = ended.to_go_on()
-        if advised and not interruption.requested:
-            rows_left, states = np.array([*advised]), [*advised.values()]
-            longer = run_of(limits[-1])
-
-            def go_on(which: np.ndarray) -> Block:
-                """Return runs that go on from where their particles were before they settled: there they are draws."""
-                rows = rows_left[which]
-                chosen = jax.tree.map(lambda leaf: leaf[rows], items)
-                cloud = np.stack([_unsettled(run, chosen, states[i], k) for k, i in enumerate(which)])
-                block = longer.start(chosen, as_array(cloud), _next_keys(keys[rows, 1], kind), keys[rows, 2])
-                return dataclasses.replace(block, steps=block.steps + np.int32(limits[0]))
-
-            bar.total += len(rows_left) * (limits[-1] - limits[0])
-            size = _block_size(longer, go_on, len(rows_left))
-            again = EndedRuns(longer, len(rows_left), limits[-1], size, identified=flat.identified)
-            _run_all(longer, len(rows_left), size, go_on, again, bar, interruption)
-            ended.replace(rows_left.tolist(), again)
-    return Many(tuple(ended.results()), names)
-
-
-def _run_all(run, number, size, begin, ended, bar, interruption) -> None:
-    """Take all runs to their ends, a block at a time; those that take longer than most go on together."""
-    waiting = [(rows, None) for rows in np.array_split(np.arange(number), -(-number // size))]
-    while waiting:
-        last_round, left = len(waiting) == 1, []
-        for rows, block in waiting:
-            block = begin(_filled(rows, size)) if block is None else block
-            left.append(_run_block(run, rows, block, ended, bar, interruption, to_the_end=last_round))
-        waiting = list(_regrouped([pair for pair in left if pair is not None], size))
-
-
-def _run_block(run, rows, block, ended, bar, interruption, *, to_the_end) -> tuple[np.ndarray, Block] | None:
-    """Advance a block until half of its runs have ended, or all; return those that are left, if any."""
-    num_steps, chunk, every = ended.num_steps, 1, max(1, ended.num_steps // _ASKED)
-    active = np.ones(len(rows), bool)
-    if not np.any(block.steps):
-        active &= _finite_somewhere(run, block)[: len(rows)]
-        ended.add(rows[~active], block.at(np.flatnonzero(~active)), Outcome.NON_FINITE)
-        bar.update(int(np.sum(~active)) * num_steps)
-    while np.any(active) and (to_the_end or np.mean(active) > 0.5):
-        steps = np.asarray(block.steps)[: len(rows)]
-        if interruption.requested:
-            ended.add(rows[active], block.at(np.flatnonzero(active)), Outcome.INTERRUPTED)
-            return None
-        count = int(min(chunk, np.min((num_steps - steps)[active]), every - np.max(steps[active]) % every))
-        clock = time.perf_counter()
-        block = run.advance(block, count)
-        seconds = time.perf_counter() - clock
-        chunk = next_chunk(chunk, count, seconds)
-        bar.update(int(np.sum(active)) * count)
-        steps = steps + count
-        over = active & (steps >= num_steps)
-        done = np.zeros_like(active)
-        if np.max(steps[active]) % every == 0:
-            home = jax.tree.map(np.asarray, block.states)
-            asked = np.flatnonzero(active & ~over)
-            done[asked] = [run.runs.method.done(row_of(home, row)) for row in asked]
-        for finished, outcome in ((over, Outcome.STEP_LIMIT), (done, Outcome.SETTLED)):
-            ended.add(rows[finished], block.at(np.flatnonzero(finished)), outcome)
-            bar.update(int(np.sum(num_steps - steps[finished])))
-        active &= ~(over | done)
-    return (rows[active], block.at(np.flatnonzero(active))) if np.any(active) else None
+        shown = progress and jax.process_index() == 0
+        bar = tqdm(total=number * limits[0], unit="step", unit_scale=True, disable=not shown)
+        stack.enter_context(bar)
+        for stage, run in list(enumerate(runs))[max(current.stage, 0) :]:
+            rows = np.array([*current.advised]) if stage else np.arange(number)
+            if not len(rows) or (stage and sharding.agree(interruption.requested)[0]):
+                break
+            starts = functools.partial(begin, stage)
+            if stage > current.stage:
+                current.begin_stage(rows, _block_size(run, starts, rows))
+            if current.step == 0:
+                interruption.check()
+            bar.total += stage * len(rows) * (limits[-1] - limits[0])
+            may_go_on = stage + 1 < len(runs)
+            ended = EndedRuns(run, current, number, identified=flat.identified, may_go_on=may_go_on)
+            rounds = Rounds(run, starts, stage * limits[0], current, ended, folder, bar, interruption)
+            interrupted = rounds.run_all()
+            if interrupted:
+                folder.save(current)
+                rounds.end_all()
+            ended.settle()
+            if interrupted:
+                break
+            folder.save(current)
+    return Many(results_of(current), names)
 
 
 def _keys(key: PRNGKeyArray, number: int) -> np.ndarray:
@@ -212,41 +204,15 @@ def _next_keys(numbers: np.ndarray, kind: str) -> np.ndarray:
     return np.asarray(jax.random.key_data(keys))
 
 
-def _unsettled(run: BlockRun, items: PyTree, state, k: int) -> np.ndarray:
-    """Return the particles of run k, by its state before it settled."""
-    target, key = run.runs.target(row_of(items, k)), jax.random.key(0)  # the methods that go on draw nothing
-    return np.asarray(run.runs.method.draws(target, state, key=key).particles)
-
-
-def _block_size(run: BlockRun, begin: Callable[[np.ndarray], Block], number: int) -> int:
+def _block_size(run: BlockRun, begin: Callable[[np.ndarray, int], Block], rows: np.ndarray) -> int:
     """Return how many runs to advance together: all blocks of about the same size, none larger than memory allows."""
-    most, available = min(number, _BLOCK), available_memory()
+    most, (available,) = min(len(rows), run.num_devices * _BLOCK), sharding.agree(available_memory() or np.inf)
     while True:
-        size = -(-number // -(-number // most))
-        needed = run.step_memory(begin(_filled(np.arange(size), size)))
-        if available is None or needed <= _SHARE * available:
+        size = -(-len(rows) // -(-len(rows) // most))
+        needed = run.step_memory(begin(rows[:size], size))
+        if needed <= _SHARE * available:
             return size
         if size == 1:
             check_memory(needed, ["fewer particles (num_particles)"])
             return 1
         most = size // 2
-
-
-def _filled(rows: np.ndarray, size: int) -> np.ndarray:
-    """Return as many rows as a block has, the first of them repeated where there are fewer."""
-    return np.concatenate([rows, np.full(size - len(rows), rows[0])])
-
-
-def _regrouped(left: list[tuple[np.ndarray, Block]], size: int) -> Iterator[tuple[np.ndarray, Block]]:
-    """Return runs that were left over, in as few blocks as they need."""
-    if not left:
-        return
-    all_rows, block = np.concatenate([rows for rows, _ in left]), Block.of([block for _, block in left])
-    for start in range(0, len(all_rows), size):
-        chosen = np.arange(start, min(start + size, len(all_rows)))
-        yield all_rows[chosen], block.at(_filled(chosen, size))
-
-
-def _finite_somewhere(run: BlockRun, block: Block) -> np.ndarray:
-    """Say of every run whether any of its particles starts where the density is positive and finite."""
-    return np.any(np.asarray(run.view(block.items, block.states).finite), axis=1)

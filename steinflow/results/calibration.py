@@ -96,15 +96,16 @@ class Calibration:
     @property
     def verdict(self) -> str:
         """What this says, in words."""
-        number, bad = len(self.quantiles), int(np.sum(self.posteriors.levels == "bad"))
-        runs = f" {bad} of the {number} runs are bad by their own verdicts." if bad else ""
+        number, levels = len(self.quantiles), self.posteriors.levels
+        bad, good = np.sum(levels == "bad"), np.mean(levels == "good")
+        runs = f" {bad} of the {number} runs {'is' if bad == 1 else 'are'} bad by their own verdicts." if bad else ""
         if self.passed:
             return f"calibrated: in {number} simulations no parameter strays from what is right.{runs}"
         ways = "; ".join(self._words(name) for name in self.failing)
         likely = (
             "Most likely inference fails: look at calibration.posteriors.summary() and at the verdicts."
-            if bad > 0.05 * number
-            else "The runs are fine by their own verdicts, so look at the model: is it the one that was simulated?"
+            if bad > 0.05 * number or good < 0.5
+            else "Most runs are good by their own verdicts, so look at the model: is it the one that was simulated?"
         )
         return f"not calibrated: {ways}.{runs} {likely}"
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from steinflow.targets.base import Target
 from steinflow.targets.data import Rows
@@ -25,7 +26,8 @@ def from_pymc(model: "pymc.Model") -> "PyMCTarget":
     logarithm), and include the deterministics. Runs start from prior draws. `result.to_arviz()` includes the likelihood
     and predictive draws of the observed variables, with the model's coordinates and dimensions. The target keeps the
     data that the model has now: after `pm.set_data`, call `from_pymc` again. `result.predictive(X=X_new)` predicts for
-    other values of the model's `pm.Data` and does not change them.
+    other values of the model's `pm.Data` and does not change them. Many data sets, of the shapes that the `pm.Data`
+    have now, are fitted by `sf.fit_many(sf.from_pymc(model).given, {"y": data_sets})`.
 
     A `pm.Minibatch` makes minibatches: every row once per epoch, the same rows for all particles, their scores
     corrected at an anchor. Likelihoods and predictions are those of all rows; deterministics that depend on rows are
@@ -74,16 +76,24 @@ class PyMCTarget(Target):
 
     graphs: Graphs  # compared by identity: JAX does not look inside
     minibatched: Rows | None = None
+    varied: tuple[jax.Array, ...] = ()  # values of some of the model's data, in the order of the graphs
 
     def log_density(self, params, batch=None):
-        return self.graphs.log_density([*self._values(params), *self._rows(batch)])[0]
+        return self.graphs.log_density([*self._values(params), *self._rows(batch), *self.varied])[0]
+
+    def given(self, data):
+        """Return the same model with other values of its `pm.Data`, by name, of the shapes that they have now."""
+        names = tuple(sorted(data))
+        with _no_side_effects():
+            graphs = self.graphs.with_varied(names)
+        return PyMCTarget(graphs, varied=tuple(jnp.asarray(data[name]) for name in names))
 
     @property
     def data(self):
         return self.minibatched
 
     def constrain(self, params):
-        values = self.graphs.constrain(self._values(params))
+        values = self.graphs.constrain([*self._values(params), *self.varied])
         return dict(zip(self.graphs.reported, values, strict=True))
 
     def unconstrain(self, params):
@@ -93,10 +103,15 @@ class PyMCTarget(Target):
                 f"particles must be a dictionary with an array for each of {list(self.graphs.free)}; "
                 f"{missing} are missing."
             )
-        values = self.graphs.unconstrain(self._values(params))
+        values = self.graphs.unconstrain([*self._values(params), *self.varied])
         return dict(zip(self.graphs.free, values, strict=True))
 
     def sample_prior(self, key):
+        if self.graphs.prior_varies:
+            raise ValueError(
+                f"The prior depends on the data {list(self.graphs.varied)}, which are others now, and PyMC draws with "
+                "those of the model: pass particles=."
+            )
         # One call of PyMC's own sampler for all particles: vmap adds an axis to the seed.
         seed = jax.random.bits(key, (2,))
         return jax.pure_callback(self.graphs.draw_prior, self.graphs.prior_shapes, seed, vmap_method="expand_dims")
@@ -107,7 +122,7 @@ class PyMCTarget(Target):
 
     def log_likelihoods(self, params):
         """Return the log likelihoods of all rows at one particle, unconstrained, by observed variable."""
-        values = self.graphs.log_likelihoods([*self._values(params), *self._rows(None)])
+        values = self.graphs.log_likelihoods([*self._values(params), *self._rows(None), *self.varied])
         return dict(zip(self.graphs.observed_names, values, strict=True))
 
     def _values(self, params):
@@ -124,7 +139,8 @@ class PyMCObservations(Observations):
     model: PyMCTarget
 
     def observed(self):
-        return self.model.graphs.observed
+        graphs = self.model.graphs
+        return dict(zip(graphs.observed_names, graphs.observed([*self.model.varied]), strict=True))
 
     @eqx.filter_jit
     def log_likelihoods(self, particles):
@@ -136,7 +152,8 @@ class PyMCObservations(Observations):
     def predictive(self, particles, *args, key, **kwargs):
         if args:
             raise TypeError("A PyMC model has no arguments but its pm.Data, by name: result.predictive(X=X_new).")
-        return self.model.graphs.draw_predictive(particles, kwargs, int(jax.random.bits(key) >> 1))
+        held = dict(zip(self.model.graphs.varied, map(np.asarray, self.model.varied), strict=True))
+        return self.model.graphs.draw_predictive(particles, kwargs, int(jax.random.bits(key) >> 1), held=held)
 
     def labels(self):
         return Labels(self.model.graphs.dims, self.model.graphs.coords)

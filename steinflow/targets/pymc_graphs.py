@@ -1,8 +1,9 @@
 """What PyMC and JAX make of a PyMC model: functions on arrays, and draws."""
 
 import contextlib
+import functools
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,10 +17,18 @@ from steinflow.typing import Array
 
 
 class Graphs:
-    """What PyMC and JAX make of the model, once: functions on arrays, in the order of the model's free variables."""
+    """What PyMC and JAX make of the model, once: functions on arrays, in the order of the model's free variables.
 
-    def __init__(self, model):
-        self.model = model
+    Args:
+        model: the model.
+        varied: names of `pm.Data` whose values are further arguments of the functions, the last ones.
+
+    """
+
+    def __init__(self, model, varied: tuple[str, ...] = ()):
+        from pytensor.graph.traversal import ancestors
+
+        self.model, self.varied = model, varied
         self.minibatched = minibatched = Minibatched.find(model)
         self.free = tuple(rv.name for rv in model.free_RVs)
         reported = [*model.free_RVs, *self._deterministics(of_rows=False)]
@@ -40,15 +49,28 @@ class Graphs:
         log_likelihoods = [
             terms[rv] if rv in terms else model.logp(vars=[rv], sum=False)[0] for rv in model.observed_RVs
         ]
-        self.log_density = _jaxified(inputs, [log_density])
-        self.log_likelihoods = _jaxified(inputs, log_likelihoods)
-        self.constrain = _jaxified(model.value_vars, values)
-        self.unconstrain = _jaxified(*_way_to_values(model))
-        self.observed = dict(zip(self.observed_names, _jaxified([], observations)([]), strict=True))
+        data = {model[name]: _like(model[name]) for name in varied}
+        self.log_density = _jaxified(inputs, [log_density], data)
+        self.log_likelihoods = _jaxified(inputs, log_likelihoods, data)
+        self.constrain = _jaxified(model.value_vars, values, data)
+        self.unconstrain = _jaxified(*_way_to_values(model), data)
+        self.observed = _jaxified([], observations, data)
         self._draw = _prior_sampler(model)
         self.prior_shapes = {
             name: jax.ShapeDtypeStruct(np.shape(value), jnp.result_type(float)) for name, value in self._draw(0).items()
         }
+        self.prior_varies = not set(data).isdisjoint(ancestors(model.free_RVs))
+
+    def with_varied(self, names: tuple[str, ...]) -> "Graphs":
+        """Return the same functions with data by these names as further arguments.
+
+        Raises:
+            ValueError: if the model has no such data, or sees a part of them at every step.
+        """
+        _check_names(self.model, names)
+        if self.minibatched is not None:
+            raise ValueError("A model with a pm.Minibatch cannot take other data: give it all rows at every step.")
+        return _varied(self, names)
 
     def rows(self) -> Rows | None:
         """Return the data of a `pm.Minibatch`; None where the model has none."""
@@ -65,14 +87,19 @@ class Graphs:
             for name, like in self.prior_shapes.items()
         }
 
-    def draw_predictive(self, particles, data: Mapping[str, Any], seed: int) -> Mapping[str, Any]:
-        """Draw the observed variables once for every particle; with new data, which the deterministics follow, too."""
+    def draw_predictive(
+        self, particles, data: Mapping[str, Any], seed: int, *, held: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Draw the observed variables once for every particle; with new data, which the deterministics follow, too.
+
+        Data that the model does not hold now are `held` for a while.
+        """
         import pymc as pm
 
         drawn = [*self.model.observed_RVs, *(self.model.deterministics if data else self._deterministics(of_rows=True))]
         if not drawn:
             return {}
-        with _holding(self.model, data):
+        with _holding(self.model, {**held, **data}):
             # Not pm.sample_posterior_predictive: it draws a free variable anew whose prior depends on a pm.Data.
             inputs, outputs = _given_free_variables(self.model, drawn, self.minibatched)
             draw = pm.compile(inputs, outputs, random_seed=seed, mode="FAST_COMPILE", on_unused_input="ignore")
@@ -102,9 +129,7 @@ def _holding(model, data: Mapping[str, Any]):
     import pymc as pm
     from pymc.exceptions import ShapeWarning
 
-    known = [variable.name for variable in model.data_vars]
-    if unknown := sorted(set(data) - set(known)):
-        raise ValueError(f"The model has no pm.Data named {unknown}; it has {known}.")
+    _check_names(model, data)
 
     def hold(values, coords):
         with warnings.catch_warnings():
@@ -125,10 +150,30 @@ def _holding(model, data: Mapping[str, Any]):
         hold(old, {axis: named[axis] for axis in changed})
 
 
-def _jaxified(inputs, outputs):
-    """Return outputs as a JAX function of a list of inputs."""
-    from pymc.sampling.jax import get_jaxified_graph
+@functools.lru_cache(maxsize=8)  # and not in the graphs, which would then not be what they were
+def _varied(graphs: Graphs, names: tuple[str, ...]) -> Graphs:
+    with jax.ensure_compile_time_eval():
+        return Graphs(graphs.model, names)
 
+
+def _check_names(model, names: Iterable[str]) -> None:
+    known = [variable.name for variable in model.data_vars]
+    if unknown := sorted(set(names) - set(known)):
+        raise ValueError(f"The model has no pm.Data named {unknown}; it has {known}.")
+
+
+def _like(data):
+    """Return an input in place of a `pm.Data`, of the shape that it has now: JAX needs to know shapes."""
+    return data.type.clone(shape=data.get_value(borrow=True).shape)()
+
+
+def _jaxified(inputs, outputs, data: Mapping[Any, Any] | None = None):
+    """Return outputs as a JAX function of a list of inputs, and of what stands for some of the data."""
+    from pymc.sampling.jax import get_jaxified_graph
+    from pytensor.graph.replace import clone_replace
+
+    if data:
+        inputs, outputs = [*inputs, *data.values()], clone_replace(outputs, replace=data)
     function = get_jaxified_graph(inputs, outputs)
 
     def call(values) -> list[Array]:

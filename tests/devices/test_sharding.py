@@ -49,8 +49,12 @@ def test_devices():
 @pytest.mark.slow
 def test_methods():
     found = finish(start("methods"))
-    assert len(found) == 9
+    assert len(found) == 10
     assert not {name: error for name, error in found.items() if not error < ROUNDING}
+
+
+def test_many_posteriors():
+    assert finish(start("many"))["paper"] < ROUNDING
 
 
 @functools.cache
@@ -71,6 +75,7 @@ def test_processes(count, tmp_path):
     found = [finish(process) for process in start_processes(count, tmp_path)]
     assert all(each == found[0] for each in found)
     assert_same(found[0], reference(count))
+    assert sharded_runs.distance(np.array(found[0]["many"]), sharded_runs.run_many()) < ROUNDING
 
 
 @pytest.mark.slow

@@ -1,11 +1,11 @@
 """One run, killed by SIGKILL at random moments and started again each time, against the same run left alone.
 
-    python killed_runs.py <number of kills> [mapped]
+    python killed_runs.py <number of kills> [mapped | many]
 
 Started by the tests and by the benchmark as a program, because it forks: JAX is imported once, and each child is a new
 process that has not used it yet. It writes how many kills there were, how many of them hit the writing of a checkpoint,
 how many passes over the data its anchors took, by how much the chances of rows to be drawn differ, and whether the two
-runs are equal bit for bit, as JSON. Rows are in memory, or mapped files.
+runs are equal bit for bit, as JSON. Rows are in memory, or mapped files; or there are many runs, of `fit_many`.
 """
 
 import json
@@ -24,7 +24,33 @@ import jax.numpy as jnp
 import numpy as np
 
 import steinflow as sf
+import steinflow.inference.many as many_module
 from steinflow.inference.anchoring import Anchoring
+from steinflow.inference.blocks import BlockRun
+
+
+def run_many(folder: Path, num_steps: int, started: int) -> None:
+    """Posteriors of which some are advised to take more steps, in blocks of two."""
+
+    def funnel(width):
+        def log_density(x):
+            return -0.5 * (x[0] / width) ** 2 - 0.5 * jnp.sum(x[1:] ** 2) * jnp.exp(-x[0]) - 2 * x[0]
+
+        return sf.Density(log_density, prior=lambda key: jax.random.normal(key, (5,)))
+
+    def advance(self, block, count):
+        os.write(started, b".")
+        return known(self, block, min(count, 25))
+
+    known, BlockRun.advance = BlockRun.advance, advance
+    many_module._BLOCK = 2
+    many_module.default_limits = lambda method: (num_steps, 2 * num_steps)
+    checkpoint = sf.Checkpoint(folder, every_steps=25)
+    widths = np.array([3, 0.1, 3, 0.1, 2], np.float32)
+    many = sf.fit_many(funnel, widths, num_particles=20, key=3, progress=False, checkpoint=checkpoint)
+    names = "particles", "scores", "log_densities"
+    found = {f"{name} {k}": np.asarray(getattr(each, name), float) for name in names for k, each in enumerate(many)}
+    np.savez(folder / "result.npz", **found, passes=0.0, influence=1.0, steps=[each.info["num_steps"] for each in many])
 
 
 def run(folder: Path, num_steps: int, started: int, *, mapped: bool) -> None:
@@ -68,7 +94,7 @@ def run(folder: Path, num_steps: int, started: int, *, mapped: bool) -> None:
     np.savez(folder / "result.npz", **found, **result.history)
 
 
-def child(folder: Path, num_steps: int, *, mapped: bool) -> tuple[int, int]:
+def child(folder: Path, num_steps: int, kind: str) -> tuple[int, int]:
     """Start a run in a process of its own; return its id and a pipe that speaks when it takes steps."""
     reading, writing = os.pipe()
     pid = os.fork()
@@ -76,7 +102,10 @@ def child(folder: Path, num_steps: int, *, mapped: bool) -> tuple[int, int]:
         code = 1
         try:
             os.close(reading)
-            run(folder, num_steps, writing, mapped=mapped)
+            if kind == "many":
+                run_many(folder, num_steps, writing)
+            else:
+                run(folder, num_steps, writing, mapped=kind == "mapped")
             code = 0
         finally:
             os._exit(code)
@@ -84,20 +113,20 @@ def child(folder: Path, num_steps: int, *, mapped: bool) -> tuple[int, int]:
     return pid, reading
 
 
-def main(num_kills: int, *, mapped: bool) -> dict:
+def main(num_kills: int, kind: str = "in memory") -> dict:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp()  # children need not compile again
     jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     folders = {name: Path(tempfile.mkdtemp()) for name in ("left alone", "killed")}
     num_steps = 60 * num_kills  # so many that it does not end before
-    pid, reading = child(folders["left alone"], num_steps, mapped=mapped)
+    pid, reading = child(folders["left alone"], num_steps, kind)
     assert os.waitpid(pid, 0)[1] == 0
     os.close(reading)
 
     random.seed(0)
     kills, while_writing, finished = 0, 0, False
     while not finished:
-        pid, reading = child(folders["killed"], num_steps, mapped=mapped)
+        pid, reading = child(folders["killed"], num_steps, kind)
         if kills < num_kills:
             if kills % 4:  # the fourth kill is wherever it falls, mostly before the first step
                 os.read(reading, 1)
@@ -117,4 +146,4 @@ def main(num_kills: int, *, mapped: bool) -> dict:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(main(int(sys.argv[1]), mapped="mapped" in sys.argv)))
+    sys.stdout.write(json.dumps(main(int(sys.argv[1]), *sys.argv[2:])))

@@ -2,6 +2,7 @@
 
 python sharded_runs.py devices
 python sharded_runs.py methods
+python sharded_runs.py many
 python sharded_runs.py process <index> <number of processes> <port> <checkpoint folder or -> <steps>
 """
 
@@ -11,11 +12,12 @@ import sys
 
 if __name__ == "__main__":
     os.environ["JAX_PLATFORMS"] = "cpu"
-    if sys.argv[1] in ("devices", "methods"):
+    if sys.argv[1] in ("devices", "methods", "many"):
         os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
 
 import jax
 import jax.numpy as jnp
+import many_runs
 import numpy as np
 
 import steinflow as sf
@@ -100,7 +102,24 @@ def methods() -> dict[str, float]:
         "PBP": lambda mesh: sf.fit(network, sf.PBP(), num_particles=13, num_steps=5, progress=False, mesh=mesh),
     }
     mesh = sf.mesh(particles=4, data=2)
-    return {name: difference(run(mesh), run(None)) for name, run in runs.items()}
+    found = {name: difference(run(mesh), run(None)) for name, run in runs.items()}
+    found["many"] = distance(*(run_many(method=sf.SVGD(), mesh=each) for each in (mesh, None)))
+    return found
+
+
+def many() -> dict[str, float]:
+    """Seven posteriors on two devices, against one device without a mesh."""
+    return {"paper": distance(run_many(mesh=sf.mesh(particles=2)), run_many())}
+
+
+def run_many(**settings) -> np.ndarray:
+    """The particles of many runs."""
+    return np.array([result.particles["a"] for result in many_runs.run(num_steps=20, **settings)])
+
+
+def distance(particles, reference) -> float:
+    """The largest distance in units of the spread."""
+    return float(np.max(np.abs(particles - reference) / np.std(reference, axis=1, keepdims=True)))
 
 
 def process(index, num_processes, port, folder, num_steps) -> dict[str, list]:
@@ -123,7 +142,9 @@ def process(index, num_processes, port, folder, num_steps) -> dict[str, list]:
         stop=say_so,
         checkpoint=None if folder == "-" else sf.Checkpoint(folder, every_steps=num_steps // 5),
     )
-    return {"particles": np.asarray(result.particles).tolist(), "ksd": result.history["ksd"].tolist()}
+    many = run_many(mesh=sf.mesh(), checkpoint=None if folder == "-" else f"{folder}-many")
+    found = {"particles": result.particles, "ksd": result.history["ksd"], "many": many}
+    return {name: np.asarray(values).tolist() for name, values in found.items()}
 
 
 if __name__ == "__main__":
@@ -131,6 +152,8 @@ if __name__ == "__main__":
         found = devices()
     elif sys.argv[1] == "methods":
         found = methods()
+    elif sys.argv[1] == "many":
+        found = many()
     else:
         index, count, port, folder, steps = sys.argv[2:]
         found = process(int(index), int(count), int(port), folder, int(steps))

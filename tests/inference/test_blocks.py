@@ -26,7 +26,7 @@ def run():
     flat, _ = flatten(make(jnp.zeros(())), jnp.asarray(X0))
     found = BlockRun(Runs(PAPER, make, flat.unravel, flat.dim, jnp.asarray(np.int32(20)), "threefry2x32"), 20)
     start = found.unconstrained(MEANS, np.broadcast_to(X0, (3, *X0.shape)))
-    return found, found.start(MEANS, start, KEYS, KEYS)
+    return found, found.start(np.arange(3), MEANS, start, KEYS, KEYS)
 
 
 def test_steps_in_pieces_and_of_some_of_the_runs(run):

@@ -149,7 +149,7 @@ def test_refuses_another_run(folder_of_a_run, change, message):
 
 
 def test_refuses_another_version(folder_of_a_run, monkeypatch):
-    monkeypatch.setattr(sys.modules["steinflow.inference.loop"], "versions", lambda: {"steinflow": "99.0"})
+    monkeypatch.setattr(sys.modules["steinflow.inference.fingerprints"], "versions", lambda: {"steinflow": "99.0"})
     with pytest.raises(ValueError, match=rf"version of steinflow: {sf.__version__} then, 99\.0 now"):
         run(folder_of_a_run)
 
@@ -245,12 +245,14 @@ def test_settings_are_checked(tmp_path):
         sf.Checkpoint(tmp_path, keep=0)
 
 
-def test_states_with_empty_arrays_are_saved(tmp_path):
-    """As those of particles that explore in three dimensions or more, to which none are added."""
-    state = {"points": jnp.arange(6.0).reshape(2, 3), "added": jnp.zeros((2, 0))}
+def test_arrays_of_any_kind_are_saved_where_they_live(tmp_path):
+    """Empty ones too, as those of particles that explore in three dimensions or more, to which none are added."""
+    state = {"points": jnp.arange(6.0).reshape(2, 3), "added": jnp.zeros((2, 0)), "home": np.arange(3)}
     with CheckpointFolder(tmp_path, {}) as folder:
         folder.save(Snapshot(state, step=3))
     with CheckpointFolder(tmp_path, {}) as folder:
-        restored = folder.restore(Snapshot(jax.tree.map(jnp.zeros_like, state)), {})
+        empty = {**jax.tree.map(lambda leaf: leaf[:0], state), "home": jax.ShapeDtypeStruct((), int)}
+        restored = Snapshot.of(folder.restore(Snapshot(empty).like({})))
     assert restored.step == 3
     jax.tree.map(np.testing.assert_array_equal, restored.state, state)
+    assert [type(leaf) for leaf in jax.tree.leaves(restored.state)] == [type(leaf) for leaf in jax.tree.leaves(state)]

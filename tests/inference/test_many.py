@@ -84,18 +84,6 @@ def test_one_of_them_is_that_of_fit_with_its_own_key(many, sets):
     np.testing.assert_allclose(alone.sd() / many[1].sd(), 1, atol=0.01)
 
 
-@pytest.mark.slow
-def test_runs_that_are_left_over_go_on_in_blocks_of_their_own(sets, monkeypatch):
-    monkeypatch.setattr("steinflow.inference.many._BLOCK", 2)
-    (X, y), weights = sf.data.padded(sets)
-    many = sf.fit_many(regression, (X, y, weights), key=3, progress=False)
-    for k in set(range(NUMBER)) - {BROKEN}:
-        mean, sd = exact(*sets[k])
-        np.testing.assert_allclose((many[k].mean() - mean) / sd, 0, atol=0.02)
-        np.testing.assert_allclose(many[k].sd() / sd, 1, atol=0.02)
-    assert [result.outcome for result in many].count(sf.Outcome.NON_FINITE) == 1
-
-
 def test_a_function_many_priors_and_starting_clouds():
     scales = np.array([0.1, 1.0, 10.0])
     start = 1 + np.random.default_rng(0).normal(size=(3, 50, 1))

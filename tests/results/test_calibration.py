@@ -48,6 +48,13 @@ def test_wrong_posteriors_fail_by_name_and_in_words(shift, scale, words):
     assert "look at the model" in found.verdict
 
 
+@pytest.mark.parametrize(("good", "words"), [(0.9, "look at the model"), (0.3, "inference fails")])
+def test_where_most_runs_are_doubtful_they_are_not_called_good(good, words):
+    found = calibration(scale=0.6)
+    found.posteriors.__dict__["levels"] = np.where(np.arange(300) < 300 * good, "good", "doubtful")
+    assert words in found.verdict
+
+
 @pytest.mark.parametrize("number", [100, 1000])
 def test_bands_hold_uniform_numbers_as_often_as_they_say(number):
     lower, upper = band(number, 0.05)

@@ -99,6 +99,56 @@ def test_starts_from_the_prior(mixed):
     np.testing.assert_array_equal(again["sigma"], draws["sigma"])
 
 
+@pytest.fixture(scope="module")
+def regression():
+    """A regression whose data can vary; of one of them, its prior depends."""
+    with pm.Model() as model:
+        X, y, sd = pm.Data("X", np.zeros((6, 2))), pm.Data("y", np.zeros(6)), pm.Data("sd", 10.0)
+        mean = pm.Deterministic("mean", X @ pm.Normal("w", 0, sd, shape=2))
+        pm.Normal("obs", mean, 1, observed=y, shape=mean.shape)
+    return model, sf.from_pymc(model)
+
+
+def test_other_data(regression):
+    model, target = regression
+    rng, w = np.random.default_rng(0), np.array([0.5, -1], np.float32)
+    data = {"y": rng.normal(size=6).astype(np.float32), "X": rng.normal(size=(6, 2)).astype(np.float32)}
+    other = target.given(data)
+    with model:
+        pm.set_data(data)
+        expected = model.compile_logp(mode="FAST_COMPILE")({"w": w})
+        pm.set_data({name: np.zeros_like(values) for name, values in data.items()})
+    np.testing.assert_allclose(eqx.filter_jit(other.log_density)({"w": w}), expected, rtol=1e-5)
+    np.testing.assert_allclose(other.constrain({"w": w})["mean"], data["X"] @ w, rtol=1e-5)
+    np.testing.assert_array_equal(other.observations.observed()["obs"], data["y"])
+    drawn = other.observations.predictive({"w": np.tile(w, (500, 1))}, key=jax.random.key(0))["obs"]
+    np.testing.assert_allclose(drawn.mean(0), data["X"] @ w, atol=0.2)
+    np.testing.assert_array_equal(target.observations.observed()["obs"], np.zeros(6))
+    assert other.sample_prior(jax.random.key(0))["w"].shape == (2,)
+
+
+def test_other_data_that_do_not_fit(regression):
+    _, target = regression
+    with pytest.raises(ValueError, match=r"no pm\.Data named \['z'\]"):
+        target.given({"z": 1.0})
+    with pytest.raises(ValueError, match=r"prior depends on the data \['sd'\].* pass particles="):
+        target.given({"sd": 1.0}).sample_prior(jax.random.key(0))
+
+
+@pytest.mark.slow
+def test_many_posteriors(regression):
+    _, target = regression
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(3, 6, 2)), rng.normal(size=(3, 6))
+    many = sf.fit_many(target.given, {"X": X, "y": y}, progress=False)
+    for k, result in enumerate(many):
+        covariance = np.linalg.inv(X[k].T @ X[k] + np.eye(2) / 100)
+        sd = np.sqrt(np.diag(covariance))
+        np.testing.assert_allclose((result.mean()["w"] - covariance @ X[k].T @ y[k]) / sd, 0, atol=0.02)
+        np.testing.assert_allclose(result.sd()["w"] / sd, 1, atol=0.02)
+        np.testing.assert_allclose(result.to_arviz()["observed_data"]["obs"], y[k], rtol=1e-6)
+
+
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")  # bambi's own, on import
 def test_bambi_models():
     bambi, pandas = pytest.importorskip("bambi"), pytest.importorskip("pandas")
