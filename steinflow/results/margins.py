@@ -30,7 +30,8 @@ def marginal_means(
     Args:
         result: of a model by formula.
         column: the predictor, which is set to one value after another in all rows.
-        at: the values; by default all levels, or for a number its mean, and one sd below and above it.
+        at: the values; by default all levels (for whole numbers of up to ten values, these), or for another number its
+            mean, and one sd below and above it.
         by: another column; means are given separately for each of its values.
         groups: whether effects of groups count; without them every row is in a group whose effects are zero.
 
@@ -57,7 +58,8 @@ def contrasts(
     Args:
         result: of a model by formula.
         column: the predictor.
-        at: the values to compare; by default all levels, or for a number its mean and one unit more.
+        at: the values to compare; by default all levels (for whole numbers of up to ten values, these), or for another
+            number its mean and one unit more.
         by: another column; contrasts are given separately for each of its values.
         pairs: compare every value with every earlier one, not only with the first.
         groups: whether effects of groups count; without them every row is in a group whose effects are zero.
@@ -68,8 +70,9 @@ def contrasts(
     Raises:
         ValueError: if the target is not a formula, there is no such column, or there is nothing to compare.
     """
-    frame = formula_of(result, "a marginal mean").about.frame
-    if at is None and column in frame and _is_continuous(frame[column]):
+    target = formula_of(result, "a marginal mean")
+    frame = target.about.frame
+    if at is None and column in frame and not has_levels(target, column):
         middle = float(frame[column].mean())
         at = [middle, middle + 1]
     margins = _margins(result, column, at, by, groups)
@@ -93,7 +96,7 @@ def _margins(result, column, at, by, groups) -> dict[tuple[Any, Any], np.ndarray
     for name in filter(None, (column, by)):
         if name not in frame:
             raise ValueError(f"There is no column '{name}' in the table; it has {', '.join(map(str, frame.columns))}.")
-    values = _usual_values(frame[column]) if at is None else list(at)
+    values = _usual_values(target, column) if at is None else list(at)
     parts = {None: np.arange(len(frame))} if by is None else dict(_rows_by(frame[by]))
     return {
         (part if by is None else f"{by}={shortened(part)}", value): _average(
@@ -128,15 +131,20 @@ def _table(result, found: Mapping[tuple[Any, Any], np.ndarray]) -> "pandas.DataF
     return pandas.DataFrame(rows, index=index, columns=["mean", "sd", *_QUANTILES])
 
 
-def _usual_values(column):
-    if not _is_continuous(column):
+def has_levels(target: Any, name: str) -> bool:
+    """Whether the values of a column are taken one by one: text, codes, and few whole numbers."""
+    column = target.about.frame[name]
+    if name in target.codes or column.dtype.kind not in "iuf":
+        return True
+    return column.nunique() <= _FEW and bool((column == column.round()).all())
+
+
+def _usual_values(target, name):
+    column = target.about.frame[name]
+    if has_levels(target, name):
         return sorted(column.dropna().unique().tolist(), key=lambda value: (isinstance(value, str), value))
     mean, spread = float(column.mean()), float(column.std())
     return [mean - spread, mean, mean + spread]
-
-
-def _is_continuous(column) -> bool:
-    return column.dtype.kind == "f" or (column.dtype.kind in "iu" and column.nunique() > _FEW)
 
 
 def _rows_by(column):

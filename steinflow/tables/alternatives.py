@@ -14,7 +14,7 @@ from steinflow.models.families import FAMILIES
 from steinflow.tables.remedies import formula_option
 
 Form = Literal["formula", "target", "network"]
-Misfit = Literal["wider", "narrower", "lower", "positive", "more zeros", "fewer zeros", "counts"]
+Misfit = Literal["wider", "narrower", "lower", "positive", "more zeros", "fewer zeros", "counts", "events"]
 _LONGEST = 90  # characters of a formula that is written out
 FEW_LEVELS = 5  # get a coefficient each; the effects of more are drawn from a distribution
 _FEW_VALUES = 8  # are too few for a curve
@@ -67,6 +67,12 @@ _FAMILIES: dict[Misfit, dict[str, tuple[str, ...]]] = {
         "zero_inflated_negbinomial": ("hurdle_negbinomial",),
     },
     "counts": {"gaussian": ("poisson", "negbinomial"), "t": ("poisson", "negbinomial")},
+    "events": {
+        "exponential": ("weibull", "lognormal"),
+        "weibull": ("lognormal",),
+        "lognormal": ("weibull",),
+        "gaussian": ("lognormal", "weibull"),
+    },
 }
 
 

@@ -25,7 +25,7 @@ from steinflow.results.comparison import NUM_DRAWS
 from steinflow.results.result import versions
 from steinflow.stein.geometry import even_sample
 from steinflow.tables.alternatives import Model
-from steinflow.tables.checks import model_checks, predictive_shape
+from steinflow.tables.checks import model_checks
 from steinflow.tables.parameters import Recorder
 from steinflow.tables.predictions import evaluate, prediction_frame
 from steinflow.tables.problems import MethodName, Problem
@@ -34,6 +34,7 @@ from steinflow.tables.remedies import OPTIONS
 from steinflow.tables.residuals import MOST_DRAWS, Drawn, chosen_rows
 from steinflow.tables.responses import FEW_NUMBERS, ModelName, Response, choose_kind
 from steinflow.tables.runs import Run
+from steinflow.tables.shapes import predictive_shape
 from steinflow.tables.splits import split
 
 # By the name on the command line. Langevin steps are in units of the posterior's variance, about 1 / rows.

@@ -132,6 +132,11 @@ class FormulaFit:
         is_flag = response.name in frame.columns and frame[response.name].dtype.kind == "b"
         return ("False", "True") if is_flag else ("0", "1")
 
+    @property
+    def is_count(self) -> bool:
+        """Whether the response counts something, successes included."""
+        return self.target.regression.family.name.endswith(("poisson", "binomial"))
+
     def is_amount(self, name: str) -> bool:
         """Whether a column is used as a number, and not as a group or within C()."""
         return self.target.about.frame[name].dtype.kind in "iuf" and name not in self.target.codes

@@ -28,7 +28,7 @@ from steinflow.tables.predictions import INTERVAL_LEVELS, about_classes
 from steinflow.tables.problems import MethodName
 from steinflow.tables.remarks import about_codes, about_dates, refuse_dates
 from steinflow.tables.remedies import OPTIONS
-from steinflow.tables.residuals import MOST_DRAWS, Drawn, chosen_rows
+from steinflow.tables.residuals import MOST_DRAWS, Drawn, Events, chosen_rows
 from steinflow.tables.responses import FEW_NUMBERS
 from steinflow.tables.runs import Run
 from steinflow.tables.splits import check_test_fraction, split
@@ -182,7 +182,8 @@ def _remarks(target):
     """Return remarks about columns that a formula takes as amounts."""
     frame, y = target.about.frame, target.about.response.y
     slopes = [term.name for term in target.about.designs["mu"].common if term.name in frame.columns]
-    return [*about_dates(frame[slopes]), *about_codes(frame[slopes], frame.assign(y=y)["y"])]
+    has_order = target.regression.family.num_classes is None or target.regression.family.ordered
+    return [*about_dates(frame[slopes]), *about_codes(frame[slopes], frame.assign(y=y)["y"] if has_order else None)]
 
 
 def _truth(fitted, frame):
@@ -192,11 +193,9 @@ def _truth(fitted, frame):
 
 
 def _drawn_anew(fitted, others, model) -> Drawn | None:
-    """Return some fitted rows beside rows drawn anew; None where values are censored."""
+    """Return some fitted rows beside rows drawn anew."""
     target, result = fitted.target, fitted.result_
-    about, family = target.about, target.regression.family
-    if about.response.is_bound is not None:
-        return None
+    about = target.about
     rows = chosen_rows(len(about.frame))
     frame, y = about.frame.iloc[rows].reset_index(drop=True), about.response.y[rows]
     shown = others.drop(columns=[n for n in response_columns(about.response_term) if n in others]).iloc[rows]
@@ -206,8 +205,21 @@ def _drawn_anew(fitted, others, model) -> Drawn | None:
         drawn = drawn_classes(_probabilities(mean), y.astype(int), shown, used, model)
         return dataclasses.replace(drawn, pooled=pooled)
     draws = _drawn(fitted, frame, MOST_DRAWS)
-    kind = "counts" if family.name.endswith(("poisson", "binomial")) else "numbers"
-    return Drawn(kind, y, draws.mean(axis=0), draws.std(axis=0), draws, shown, used, model, pooled)
+    events, kind = _events(fitted, frame), "counts" if fitted.is_count else "numbers"
+    mean, sd = draws.mean(axis=0), draws.std(axis=0)
+    return Drawn("times" if events else kind, y, mean, sd, draws, shown, used, model, pooled, events)
+
+
+def _events(fitted, frame) -> Events | None:
+    """Return which rows have had their event, and how many events the model expects; None of other responses."""
+    target, result = fitted.target, fitted.result_
+    rows = target.rows(frame, with_response=True)
+    if "is_bound" not in rows:
+        return None
+    happened = ~np.asarray(rows["is_bound"])
+    rows["is_bound"] = jnp.ones(len(happened), bool)  # the log likelihood is then that to have had none
+    without = np.asarray(target.log_likelihoods(result.particles, rows), float)
+    return Events(happened, -result.probabilities @ without)
 
 
 def _model(fitted, y) -> Model:

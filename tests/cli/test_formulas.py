@@ -109,6 +109,8 @@ def test_missing_values_of_new_rows(frame, tmp_path):
     assert set(about["priors"]) == {"Intercept", "age", "treated[yes]"}
     assert [effect["first"] for effect in about["conditional_effects"]] == ["age", "treated"]
     assert list(about["contrasts"]["treated"]) == ["yes - no"]
+    assert list(about["marginal_means"]["treated"]) == ["no", "yes"]
+    assert about["prior_predictive"]["kind"] == "counts"
     new = frame.iloc[:5].copy()
     new.loc[1, "age"], new.loc[2, "treated"], new.loc[3, "count"] = None, None, None
     predict = ["predict", folder, write(new, tmp_path / "new.csv"), "--overwrite", "-o", tmp_path / "out.csv", "--json"]

@@ -105,3 +105,12 @@ def test_without_groups_all_effects_of_groups_are_zero(table):
     np.testing.assert_allclose(means, [low.mean(), high.mean()], rtol=1e-3)
     difference = sf.contrasts(result, "x", at=[4.0, 6.0], groups=False)["mean"]
     np.testing.assert_allclose(difference, [(high - low).mean()], rtol=1e-3, atol=1e-5)
+
+
+def test_few_whole_numbers_and_codes_are_taken_one_by_one(table):
+    rng = np.random.default_rng(1)
+    coded = table.assign(code=rng.choice([1.5, 2.5], ROWS), dummy=rng.integers(0, 2, ROWS).astype(float))
+    result = started(sf.formula("y ~ C(code) + dummy + x", coded))
+    assert list(sf.contrasts(result, "code").index) == ["2.5 - 1.5"]
+    assert list(sf.contrasts(result, "dummy").index) == ["1 - 0"]
+    assert list(sf.marginal_means(result, "dummy").index) == ["0", "1"]

@@ -8,7 +8,15 @@ import pytest
 from steinflow.models.columns import TableError
 from steinflow.models.formulas import FormulaError
 from steinflow.tables.formula_problems import FormulaProblem
-from steinflow.tables.formulas import _held_out, evaluate_formula, fit_formula, prediction_table, priors_from
+from steinflow.tables.formulas import (
+    _events,
+    _held_out,
+    _remarks,
+    evaluate_formula,
+    fit_formula,
+    prediction_table,
+    priors_from,
+)
 
 
 def test_priors_of_the_command_line():
@@ -62,3 +70,26 @@ def test_what_is_wrong_is_said_before_the_fit(monkeypatch, problem, changes, err
     frame = tables.numbers().assign(when=[f"2020-01-{k % 28 + 1:02}" for k in range(60)])
     with pytest.raises(error, match=message):
         fit_formula(frame, problem, **changes)
+
+
+def test_censored_times_are_checked_too():
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({"x": rng.normal(size=80), "w": rng.integers(1, 3, 80)})
+    times, cut_off = rng.exponential(np.exp(frame["x"])), rng.exponential(2, 80)
+    frame["t"], frame["event"] = np.minimum(times, cut_off), times <= cut_off
+    problem = FormulaProblem(("Surv(t, event) ~ x",), "exponential", weights="w")
+    run = fit_formula(frame, problem, num_particles=20, num_steps=60, test_fraction=0, progress=False)
+    assert {check["name"] for check in run.checks} == {"events", "residuals"}
+    assert run.predictive["kind"] == "times"
+    fitted, particles = run.estimator, run.result.particles
+    events = _events(fitted, fitted.target.about.frame)
+    np.testing.assert_array_equal(events.happened, frame["event"])
+    mean = np.exp(np.asarray(particles["Intercept"])[:, None] + np.outer(particles["x"], frame["x"]))
+    np.testing.assert_allclose(events.expected, run.result.probabilities @ (frame["t"].to_numpy() / mean), rtol=1e-3)
+
+
+def test_classes_without_an_order_say_nothing_about_codes():
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 8, 400)
+    frame = pandas.DataFrame({"x": x, "y": np.array(["p", "q", "r"])[(x * 5 + (rng.random(400) < 0.1)) % 3]})
+    assert _remarks(FormulaProblem(("y ~ x",), "categorical").target(frame)) == []
