@@ -23,7 +23,7 @@ from steinflow.models.supervised import usual_batch_size
 from steinflow.stein.geometry import even_sample
 from steinflow.tables.alternatives import Model
 from steinflow.tables.fitting import METHODS, RECORDS, drawn_classes, finished
-from steinflow.tables.formula_problems import FormulaFit, FormulaProblem, FormulaRecorder
+from steinflow.tables.formula_problems import FormulaFit, FormulaProblem, FormulaRecorder, with_gaps
 from steinflow.tables.predictions import INTERVAL_LEVELS, about_classes
 from steinflow.tables.problems import MethodName
 from steinflow.tables.remarks import about_codes, about_dates, refuse_dates
@@ -68,7 +68,7 @@ def fit_formula(
         check_foreign(text)
     check_predictors(map(parse, problem.formulas), problem.read(frame), OPTIONS)
     whole = problem.target(frame)  # errors in the formula, and rows with missing values, before any split
-    usable, notes = whole.about.frame, [note for note in whole.notes if "right-censored" not in note]
+    usable, notes = with_gaps(whole.about), [note for note in whole.notes if "right-censored" not in note]
     notes += _remarks(whole)
     test, kept = _held_out(whole, frame, test_fraction, seed)
     learn = usable.drop(index=usable.index[test]).reset_index(drop=True)

@@ -29,9 +29,9 @@ from steinflow.models.formulas.response import (
 from steinflow.models.formulas.separation import separated
 from steinflow.models.formulas.syntax import Formula, FormulaError, as_formula_error, columns_of, parse
 from steinflow.models.formulas.tables import (
-    MISSING_LEVEL,
     as_frame,
     as_known,
+    as_levels,
     check_columns,
     complete_rows,
     text_with_gaps,
@@ -117,7 +117,7 @@ def formula(
     frame = frame.assign(**{name: with_missing_level(frame[name]) for name in filled})
     frame, row_numbers, notes = complete_rows(frame, names)
     if filled:
-        notes += (f"Missing values of {', '.join(map(repr, filled))} are a level of their own, {MISSING_LEVEL!r}.",)
+        notes += (as_levels(filled),)
     if leaked := sorted((response_columns(response_term) - trial_columns(response_term)) & set(predictor_columns)):
         notes += (f"The response is predicted from its own column {leaked[0]!r}; leave that out of the predictors.",)
     frame = frame.apply(as_known)
