@@ -139,4 +139,6 @@ def _shown(first):
 
 
 def _cell(value):
-    return number(value) if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return "–" if np.isnan(value) else number(value)
+    return str(value)

@@ -138,7 +138,7 @@ def prepare(
     notes += [
         *features.notes,
         *about_dates(columns),
-        *about_codes(columns.iloc[learn], frame[target].iloc[learn], is_network=is_network),
+        *about_codes(columns.iloc[learn], frame[target].iloc[learn], in_formula(target), is_network=is_network),
     ]
     notes += [] if problem.hidden else about_collinear(X[learn], features.labels)
     if kind == "classes" and not problem.hidden:
@@ -307,6 +307,8 @@ def _usable(frame, target, where, missing):
         )
     empty = [name for name, no in zip(frame.columns, frame.isna().all(), strict=True) if no and name != target]
     if empty:
+        if len(empty) == frame.shape[1] - 1:
+            raise TableError(f"There is no feature to learn from: nothing is known of {listed(empty)}.")
         frame = frame.drop(columns=empty)
         notes.append(f"Left out because empty: {listed(empty)}.")
     filled = text_with_gaps(frame.drop(columns=target)) if missing == "level" else ()

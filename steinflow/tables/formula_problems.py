@@ -141,6 +141,12 @@ class FormulaFit:
         """Whether the response counts something, successes included."""
         return self.target.regression.family.name.endswith(("poisson", "binomial"))
 
+    @property
+    def weights(self) -> np.ndarray | None:
+        """How many times each row of the fit counts; None where all count once."""
+        name = self.problem.weights
+        return None if name is None else self.target.about.frame[name].to_numpy(float)
+
     def is_amount(self, name: str) -> bool:
         """Whether a column is used as a number, and not as a group or within C()."""
         return self.target.about.frame[name].dtype.kind in "iuf" and name not in self.target.codes

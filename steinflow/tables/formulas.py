@@ -28,7 +28,7 @@ from steinflow.tables.predictions import INTERVAL_LEVELS, about_classes
 from steinflow.tables.problems import MethodName
 from steinflow.tables.remarks import about_codes, about_dates, refuse_dates
 from steinflow.tables.remedies import OPTIONS
-from steinflow.tables.residuals import MOST_DRAWS, Drawn, Events, chosen_rows
+from steinflow.tables.residuals import MOST_DRAWS, Drawn, Events, as_often, chosen_rows
 from steinflow.tables.responses import FEW_NUMBERS
 from steinflow.tables.runs import Run
 from steinflow.tables.splits import check_test_fraction, split
@@ -70,6 +70,10 @@ def fit_formula(
     whole = problem.target(frame)  # errors in the formula, and rows with missing values, before any split
     usable, notes = with_gaps(whole.about), [note for note in whole.notes if "right-censored" not in note]
     notes += _remarks(whole)
+    counts = None if problem.weights is None else usable[problem.weights].to_numpy(float)
+    if test_fraction > 0 and counts is not None and np.array_equal(counts, np.round(counts)) and np.any(counts > 1):
+        test_fraction = 0.0
+        notes.append("No rows are held out: each stands for several, all of which the fit would miss.")
     test, kept = _held_out(whole, frame, test_fraction, seed)
     learn = usable.drop(index=usable.index[test]).reset_index(drop=True)
     method = method or problem.default_method
@@ -152,22 +156,32 @@ def _evaluated(fitted, frame):
     logs = log_mean_exp(np.asarray(target.log_likelihoods(result.particles, rows), float), result.probabilities)
     response = target.response(frame)
     mean = np.asarray(target.predict(result.particles, frame, weights=result.weights), float)
+    again = _as_often(fitted, frame)
+    y, mean = response.y[again], mean[again]
     if fitted.classes is not None:
-        metrics, details = about_classes(_probabilities(mean), response.y.astype(int))
+        metrics, details = about_classes(_probabilities(mean), y.astype(int))
     elif response.is_bound is not None:
         metrics, details = {}, {}
     else:
-        drawn = _drawn(fitted, frame)
-        below = np.mean(drawn < response.y, axis=0) + 0.5 * np.mean(drawn == response.y, axis=0)
+        drawn = _drawn(fitted, frame)[:, again]
+        below = np.mean(drawn < y, axis=0) + 0.5 * np.mean(drawn == y, axis=0)
         centre = 2 * np.abs(below - 0.5)
         metrics = {
-            "rmse": float(root_mean_squared_error(response.y, mean)),
-            "r2": float(r2_score(response.y, mean)) if np.ptp(response.y) > 0 else None,
+            "rmse": float(root_mean_squared_error(y, mean)),
+            "r2": float(r2_score(y, mean)) if np.ptp(y) > 0 else None,
             "coverage_90": float(np.mean(centre <= 0.9)),
         }
-        details = {"calibration": [[level, float(np.mean(centre <= level)), len(frame)] for level in INTERVAL_LEVELS]}
-    metrics["log_likelihood"] = float(np.mean(logs))
-    return {"num_rows": len(frame), "metrics": metrics, **details}, logs
+        details = {"calibration": [[level, float(np.mean(centre <= level)), len(y)] for level in INTERVAL_LEVELS]}
+    metrics["log_likelihood"] = float(np.mean(logs[again]))
+    return {"num_rows": len(y), "metrics": metrics, **details}, logs
+
+
+def _as_often(fitted, frame):
+    """Return the rows of a table, each as often as it counts, where the table says that."""
+    name = fitted.problem.weights
+    if name not in frame.columns or frame[name].dtype.kind not in "iuf" or not (frame[name] > 0).all():
+        return np.arange(len(frame))
+    return as_often(frame[name].to_numpy(float))
 
 
 def _check_response(frame, problem) -> None:
@@ -183,7 +197,9 @@ def _remarks(target):
     frame, y = target.about.frame, target.about.response.y
     slopes = [term.name for term in target.about.designs["mu"].common if term.name in frame.columns]
     has_order = target.regression.family.num_classes is None or target.regression.family.ordered
-    return [*about_dates(frame[slopes]), *about_codes(frame[slopes], frame.assign(y=y)["y"] if has_order else None)]
+    known = frame.assign(y=y)["y"] if has_order else None
+    response = target.about.formulas[0].split("~")[0].strip()
+    return [*about_dates(frame[slopes]), *about_codes(frame[slopes], known, response)]
 
 
 def _truth(fitted, frame):
@@ -196,9 +212,10 @@ def _drawn_anew(fitted, others, model) -> Drawn | None:
     """Return some fitted rows beside rows drawn anew."""
     target, result = fitted.target, fitted.result_
     about = target.about
-    rows = chosen_rows(len(about.frame))
+    rows = chosen_rows(len(about.frame), fitted.weights)
     frame, y = about.frame.iloc[rows].reset_index(drop=True), about.response.y[rows]
-    shown = others.drop(columns=[n for n in response_columns(about.response_term) if n in others]).iloc[rows]
+    known = {*response_columns(about.response_term), fitted.problem.weights}
+    shown = others.drop(columns=[name for name in others if name in known]).iloc[rows]
     used, pooled = frozenset(about.predictor_columns), bool(target.regression.group_names())
     if fitted.classes is not None:
         mean = np.asarray(target.predict(result.particles, frame, weights=result.weights), float)

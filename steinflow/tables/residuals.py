@@ -62,9 +62,20 @@ class Drawn:
         return (self.y - self.mean) / np.maximum(self.sd, 1e-12 * max(np.std(self.y), 1e-300))
 
 
-def chosen_rows(num_rows: int) -> np.ndarray:
-    """Return the fitted rows that are drawn anew, the same for every run."""
+def chosen_rows(num_rows: int, weights: np.ndarray | None = None) -> np.ndarray:
+    """Return the fitted rows that are drawn anew, the same for every run; each as often as it counts."""
+    if weights is not None:
+        return as_often(weights)
     return np.sort(np.random.default_rng(0).permutation(num_rows)[:MOST_ROWS])
+
+
+def as_often(weights: np.ndarray) -> np.ndarray:
+    """Return numbers of rows, each as often as its weight says; a sample of them where they are many, or fractions."""
+    total = np.sum(weights)
+    if total <= MOST_ROWS and np.array_equal(weights, np.round(weights)):
+        return np.repeat(np.arange(len(weights)), weights.astype(int))
+    size = int(np.clip(np.round(total), 1, MOST_ROWS))
+    return np.sort(np.random.default_rng(0).choice(len(weights), size, p=weights / total))
 
 
 @dataclasses.dataclass(frozen=True)

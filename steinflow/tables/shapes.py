@@ -43,7 +43,7 @@ def prior_shape(fitted: FormulaFit) -> dict[str, Any]:
     Priors may reach very far: the bars end near the table, and `beyond` is the share of the values that lie beyond.
     """
     target, about = fitted.target, fitted.target.about
-    rows = chosen_rows(len(about.frame))
+    rows = chosen_rows(len(about.frame), fitted.weights)
     y, is_bound = about.response.y[rows], about.response.is_bound
     prior_key, data_key = split_key(as_key(0), 2)
     flat, particles = from_prior(target, _PRIOR_DRAWS, key=prior_key)

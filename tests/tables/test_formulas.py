@@ -93,3 +93,25 @@ def test_classes_without_an_order_say_nothing_about_codes():
     x = rng.integers(0, 8, 400)
     frame = pandas.DataFrame({"x": x, "y": np.array(["p", "q", "r"])[(x * 5 + (rng.random(400) < 0.1)) % 3]})
     assert _remarks(FormulaProblem(("y ~ x",), "categorical").target(frame)) == []
+
+
+def test_tables_of_counts_are_fitted_whole_and_checked_by_the_cases():
+    """Which an unweighted look would call a misfit: there are as many rows of each class."""
+    cells = pandas.DataFrame({"g": list("aabbcc"), "y": [0, 1] * 3, "n": [90, 10, 30, 70, 0, 50], "x": range(6)})
+    problem = FormulaProblem(("y ~ g",), "bernoulli", weights="n")
+    run = fit_formula(cells, problem, num_particles=20, num_steps=60, progress=False)
+    assert (run.data["num_rows"], run.data["num_held_out"]) == (5, 0)
+    assert any("No rows are held out" in note for note in run.notes)
+    assert any("Left out 1 row of weight 0" in note for note in run.notes)
+    assert [(check["name"], check["level"]) for check in run.checks] == [("residuals", "good")]
+    evaluation = evaluate_formula(run.estimator, cells[cells["n"] > 0])
+    assert evaluation["num_rows"] == 250
+    np.testing.assert_allclose(evaluation["metrics"]["accuracy"], (90 + 70 + 50) / 250)
+
+
+def test_rows_with_other_weights_are_held_out():
+    frame = tables.numbers().assign(w=np.linspace(0.5, 1.5, 60))
+    run = fit_formula(
+        frame, FormulaProblem(("y ~ a",), "gaussian", weights="w"), num_particles=20, num_steps=60, progress=False
+    )
+    assert run.data["num_held_out"] == 12
