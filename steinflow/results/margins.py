@@ -1,8 +1,9 @@
 """What a model by formula says on average over the rows of a table: marginal means, and contrasts between them.
 
 Every row is predicted as if its column had one value, then another, and all else stayed as it is; the average over the
-rows is a number for every particle, and so is the difference of two. On a linear model without interactions a contrast
-is a coefficient; behind a link, or with interactions, it is what coefficients do not say.
+rows, each as often as its weight says, is a number for every particle, and so is the difference of two. On a linear
+model without interactions a contrast is a coefficient; behind a link, or with interactions, it is what coefficients do
+not say.
 """
 
 from collections.abc import Mapping, Sequence
@@ -98,21 +99,23 @@ def _margins(result, column, at, by, groups) -> dict[tuple[Any, Any], np.ndarray
             raise ValueError(f"There is no column '{name}' in the table; it has {', '.join(map(str, frame.columns))}.")
     values = _usual_values(target, column) if at is None else list(at)
     parts = {None: np.arange(len(frame))} if by is None else dict(_rows_by(frame[by]))
+    counts = np.asarray(target.data.values.get("weight", np.ones(len(frame))), float)
     return {
         (part if by is None else f"{by}={shortened(part)}", value): _average(
-            target, result, frame.iloc[rows], column, value, groups
+            target, result, frame.iloc[rows], column, value, groups, counts[rows]
         )
         for part, rows in parts.items()
         for value in values
     }
 
 
-def _average(target, result, frame, column, value, groups):
+def _average(target, result, frame, column, value, groups, counts):
     total: Any = 0.0
     for start in range(0, len(frame), _BLOCK):
         block = frame.iloc[start : start + _BLOCK].assign(**{column: value})
-        total = total + np.sum(np.asarray(target.means(result.particles, block, groups=groups), float), axis=1)
-    return total / len(frame)
+        means = np.asarray(target.means(result.particles, block, groups=groups), float)
+        total = total + np.tensordot(means, counts[start : start + _BLOCK], axes=(1, 0))
+    return total / np.sum(counts)
 
 
 def _table(result, found: Mapping[tuple[Any, Any], np.ndarray]) -> "pandas.DataFrame":

@@ -56,7 +56,7 @@ function ticks([low, high], count) {
   const step = [1, 2, 5, 10].map((k) => k * power).find((s) => s >= rough) || power;
   const found = [];
   for (let k = Math.ceil(low / step); k * step <= high + 1e-9 * step && found.length < 50; k++) found.push(k * step);
-  return found;
+  return found.length < 2 && count < 10 ? ticks([low, high], count + 1) : found; // one tick says nothing about a scale
 }
 
 function logTicks([low, high]) {
