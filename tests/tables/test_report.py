@@ -24,6 +24,9 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+# The texts below and beside each chart.
+TICKS = """[...document.querySelectorAll("svg")].flatMap((svg) => ["middle", "end"].map((anchor) =>
+  [...svg.querySelectorAll(`:scope > text[text-anchor=${anchor}]`)].map((text) => text.textContent)))"""
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium")
 
 
@@ -151,6 +154,9 @@ def test_renders_a_formula(opened, width, height, scheme):
     assert page.locator("#margins-0 .dot").count() == 2  # no and yes
     assert page.locator("#margins-1 .dot").count() == 1  # the difference
     assert page.locator("#prior .mark").count() > 5
+    ticks = page.evaluate(TICKS)
+    assert all(len(set(texts)) == len(texts) for texts in ticks)
+    assert sum(map(len, ticks)) > 50
     assert page.locator("#predictive .seen").count() > 5
     assert page.locator("#checks .lamp").count() >= 5
     assert page.locator("#motion .particle").count() == 20
