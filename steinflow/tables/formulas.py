@@ -24,7 +24,7 @@ from steinflow.stein.geometry import even_sample
 from steinflow.tables.alternatives import Model
 from steinflow.tables.fitting import METHODS, RECORDS, drawn_classes, finished
 from steinflow.tables.formula_problems import FormulaFit, FormulaProblem, FormulaRecorder, with_gaps
-from steinflow.tables.predictions import INTERVAL_LEVELS, about_classes
+from steinflow.tables.predictions import about_classes, about_intervals
 from steinflow.tables.problems import MethodName
 from steinflow.tables.remarks import about_codes, about_dates, refuse_dates
 from steinflow.tables.remedies import OPTIONS
@@ -164,14 +164,13 @@ def _evaluated(fitted, frame):
         metrics, details = {}, {}
     else:
         drawn = _drawn(fitted, frame)[:, again]
-        below = np.mean(drawn < y, axis=0) + 0.5 * np.mean(drawn == y, axis=0)
-        centre = 2 * np.abs(below - 0.5)
+        chance = np.mean(drawn == y, axis=0)
+        coverage, details = about_intervals(np.mean(drawn < y, axis=0) + chance / 2, chance)
         metrics = {
             "rmse": float(root_mean_squared_error(y, mean)),
             "r2": float(r2_score(y, mean)) if np.ptp(y) > 0 else None,
-            "coverage_90": float(np.mean(centre <= 0.9)),
+            "coverage_90": coverage,
         }
-        details = {"calibration": [[level, float(np.mean(centre <= level)), len(y)] for level in INTERVAL_LEVELS]}
     metrics["log_likelihood"] = float(np.mean(logs[again]))
     return {"num_rows": len(y), "metrics": metrics, **details}, logs
 
