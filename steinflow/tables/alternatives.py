@@ -5,6 +5,7 @@ In a formula that would be long, `...` stands for the predictors so far.
 """
 
 import dataclasses
+import re
 import shlex
 from typing import Literal
 
@@ -181,6 +182,8 @@ class Model:
         response, predictors = (part.strip() for part in self.formulas[0].split("~", 1))
         old = None if instead_of is None else in_formula(instead_of)
         terms = [*(term for term in _terms(predictors) if term != old), *([] if more is None else [more])]
+        if old is not None and more is not None and len(terms) > len(_terms(predictors)) and "(" not in predictors:
+            terms = [re.sub(rf"(?<![\w.`]){re.escape(old)}(?![\w.`])", lambda _: more, predictors)]  # it interacts
         text = f"{response} ~ {' + '.join(terms)}"
         if len(text) > _LONGEST:
             text = f"{response} ~ {' + '.join(['...', *([] if more is None else [more])])}"

@@ -17,6 +17,7 @@ from steinflow.models.columns import counted, shown
 from steinflow.results.summary import number
 from steinflow.results.verdict import Level
 from steinflow.tables.alternatives import FEW_LEVELS
+from steinflow.tables.remarks import are_codes
 from steinflow.tables.residuals import MOST_COLUMNS, SURE, Drawn, Look
 
 _LEAST_ROWS = 20
@@ -199,14 +200,18 @@ def _structure(look, name, share):
         text = "residuals depend on the prediction: the form of the mean is not right"
         return Check("residuals", level, text, look.curve)
     drawn, num_levels = look.drawn, look.levels(name)
+    values = drawn.frame[name]
     how = "is in the model" if name in drawn.used else "is not in the model"
     text = f"residuals depend on '{shown(name, 40)}', which {how}: it explains {share:.0%} of their variance"
     if name in drawn.used:
-        codes = drawn.model.curve(name, drawn.frame[name].nunique()) if num_levels is None else ()
-        return Check("residuals", level, text, codes or drawn.model.codes(name, num_levels or 0))
+        codes = drawn.model.curve(name, values.nunique()) if num_levels is None else ()
+        return Check("residuals", level, text, codes or drawn.model.codes(name, num_levels or values.nunique()))
+    is_number = values.dtype.kind in "iuf"
+    if is_number and (num_levels or 0) > FEW_LEVELS:
+        residuals = drawn.frame.assign(residual=drawn.residuals)["residual"]
+        num_levels = num_levels if are_codes(str(name), values, residuals) else None
     # Without a predictor a model says less, but that is not wrong; rows that depend on each other make it wrong.
     level = level if num_levels is not None and num_levels > FEW_LEVELS else "doubtful"
-    is_number = drawn.frame[name].dtype.kind in "iuf"
     return Check("residuals", level, text, drawn.model.predictor(name, num_levels, is_number=is_number))
 
 

@@ -36,7 +36,7 @@ def about_codes(frame: Frame, y: Column | None = None, response: str = "y", *, i
         response: what it is called in a formula.
         is_network: whether they become inputs of a network, which has no slopes and no groups.
     """
-    found = [name for name in frame.columns if _are_codes(str(name), frame[name], y)]
+    found = [name for name in frame.columns if are_codes(str(name), frame[name], y)]
     if not found:
         return []
     found.sort(key=lambda name: _NAMES_OF_CODES.search(str(name)) is None)
@@ -58,7 +58,8 @@ def about_collinear(X: np.ndarray, names: list[str]) -> list[str]:
     return list(collinear(X, names))
 
 
-def _are_codes(name, values, y) -> bool:
+def are_codes(name: str, values: Column, y: Column | None) -> bool:
+    """Whether whole numbers look like codes, by the name of their column or by what the numbers `y` say."""
     whole = _whole_numbers(values)
     if whole is None:
         return False

@@ -73,6 +73,26 @@ def test_a_group_that_was_left_out_and_a_curve():
     assert "bs(x, df=5)" in _found(checks)["residuals"].remedies[0]
 
 
+def test_an_amount_of_few_values_may_be_a_factor():
+    rng = np.random.default_rng(2)
+    dose = rng.choice([0.5, 1.0, 2.0], 300)
+    y = np.where(dose == 1, 3.0, 0.0) + rng.normal(size=300)
+    drawn = _drawn(y, 0 * y + 1, lambda r, m: r.normal(m, 1.7), dose=dose)
+    for formula, better in (("y ~ x + dose", "y ~ x + C(dose)"), ("y ~ x * dose", "y ~ x * C(dose)")):
+        model = dataclasses.replace(drawn.model, formulas=(formula,), amounts=frozenset({"x", "dose"}))
+        found = _found(model_checks(dataclasses.replace(drawn, used=frozenset({"x", "dose"}), model=model), None))
+        assert found["residuals"].remedies == (f"an effect for each value of 'dose': --formula \"{better}\"",)
+
+
+def test_an_amount_that_was_left_out_is_no_group():
+    rng = np.random.default_rng(2)
+    weeks = rng.integers(5, 25, 300)
+    y = 0.3 * weeks + rng.normal(size=300)
+    advice = _found(model_checks(_drawn(y, 0 * y + y.mean(), lambda r, m: r.normal(m, 2), weeks=weeks), None))
+    assert advice["residuals"].remedies == ("'weeks' as a predictor: --formula \"y ~ x + weeks\"",)
+    assert advice["residuals"].level == "doubtful"
+
+
 def test_advice_can_be_typed():
     rng = np.random.default_rng(2)
     codes = rng.integers(0, 15, 300)
