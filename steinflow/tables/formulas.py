@@ -34,6 +34,7 @@ from steinflow.tables.runs import Run
 from steinflow.tables.splits import check_test_fraction, split
 
 _DRAWS = 2000  # of the response of a row, for its interval
+_BLOCK = 10_000  # rows drawn at once
 _INTERVAL = (0.05, 0.95)
 
 
@@ -132,7 +133,7 @@ def prediction_table(fitted: FormulaFit, frame: Frame) -> Frame:
     mean = np.asarray(target.predict(result.particles, frame, weights=result.weights), float)
     levels = fitted.classes
     if levels is None:
-        low, high = np.quantile(_drawn(fitted, frame), _INTERVAL, axis=0)
+        low, high = _by_draws(fitted, frame, lambda drawn, rows: np.quantile(drawn, _INTERVAL, axis=0))
         return pandas.DataFrame({"prediction": mean, "5%": low, "95%": high})
     probabilities = _probabilities(mean)
     columns = {f"P({level})": probabilities[:, code] for code, level in enumerate(levels)}
@@ -163,9 +164,12 @@ def _evaluated(fitted, frame):
     elif response.is_bound is not None:
         metrics, details = {}, {}
     else:
-        drawn = _drawn(fitted, frame)[:, again]
-        chance = np.mean(drawn == y, axis=0)
-        coverage, details = about_intervals(np.mean(drawn < y, axis=0) + chance / 2, chance)
+        below, chance = _by_draws(
+            fitted,
+            frame,
+            lambda drawn, rows: [np.mean(drawn < response.y[rows], axis=0), np.mean(drawn == response.y[rows], axis=0)],
+        )[:, again]
+        coverage, details = about_intervals(below + chance / 2, chance)
         metrics = {
             "rmse": float(root_mean_squared_error(y, mean)),
             "r2": float(r2_score(y, mean)) if np.ptp(y) > 0 else None,
@@ -256,6 +260,12 @@ def _model(fitted, y) -> Model:
 def _probabilities(mean):
     """Return the probability of every class, where those of two classes are given by that of the second one."""
     return mean if mean.ndim == 2 else np.stack([1 - mean, mean], axis=1)
+
+
+def _by_draws(fitted, frame, function) -> np.ndarray:
+    """Return what a function says about draws of the response and the rows that they are of: some numbers per row."""
+    parts = [slice(start, start + _BLOCK) for start in range(0, len(frame), _BLOCK)]
+    return np.concatenate([function(_drawn(fitted, frame.iloc[rows]), rows) for rows in parts], axis=1)
 
 
 def _drawn(fitted, frame, num_draws=_DRAWS):

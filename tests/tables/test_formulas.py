@@ -115,3 +115,15 @@ def test_rows_with_other_weights_are_held_out():
         frame, FormulaProblem(("y ~ a",), "gaussian", weights="w"), num_particles=20, num_steps=60, progress=False
     )
     assert run.data["num_held_out"] == 12
+
+
+def test_many_rows_are_drawn_in_parts(of_formula, monkeypatch):
+    fitted = of_formula.estimator
+    rows = fitted.target.about.frame
+    whole, evaluation = prediction_table(fitted, rows), evaluate_formula(fitted, rows)
+    monkeypatch.setattr("steinflow.tables.formulas._BLOCK", 50)
+    parts = prediction_table(fitted, rows)
+    np.testing.assert_allclose(parts["prediction"], whole["prediction"], rtol=1e-5)
+    np.testing.assert_allclose(parts[["5%", "95%"]], whole[["5%", "95%"]], atol=1)
+    again = evaluate_formula(fitted, rows)["metrics"]
+    assert again["coverage_90"] == pytest.approx(evaluation["metrics"]["coverage_90"], abs=0.02)
