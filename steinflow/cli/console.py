@@ -102,6 +102,7 @@ def print_checks(run: Run) -> None:
     """Print the traffic light of the model, what was found, and what to try."""
     light = run.model_light
     if light is None:
+        out.print(Text("○ model: not checked, since there are too few rows", style="dim"))
         return
     out.print(Text.assemble(("●", light), " ", (MODEL_WORDS[light], f"bold {light}")))
     found = [check for check in run.checks if check["level"] != "good"]

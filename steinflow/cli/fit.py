@@ -110,8 +110,8 @@ def fit(
       steinflow fit scores.csv --formula "score ~ age + (1 | school)" --prior "age=Normal(0, 5)"
     """
     layers = _layers(hidden, model)
-    problem = problem_of(formula, family, link, prior, weights, categorical)
-    check_choice(target, problem, model=model, drop=drop, missing=missing)
+    problem = problem_of(formula, family, link, prior, weights, categorical, missing)
+    check_choice(target, problem, model=model, drop=drop)
     name = target or problem_name(problem)
     folder = options.new_folder(output, f"{data.name.split('.')[0]}-{name}", overwrite=overwrite)
     frame = options.read(data, encoding, separator, decimal, thousands, missing_marker, quiet=quiet)

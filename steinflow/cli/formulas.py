@@ -15,6 +15,7 @@ def problem_of(
     priors: list[str] | None,
     weights: str | None,
     categorical: list[str] | None,
+    missing: Missing | None,
 ) -> FormulaProblem | None:
     """Return what the options about a formula say; None where there is none."""
     if not formulas:
@@ -22,7 +23,14 @@ def problem_of(
         refuse(given, 'this option is only for formulas; add --formula "y ~ x".')
         return None
     codes = tuple(categorical or ())
-    return FormulaProblem(tuple(formulas), family or "gaussian", link, priors_from(priors or []), weights, codes)
+    if missing not in (None, "drop", "level"):
+        raise typer.BadParameter(
+            f"rows with missing values are left out of the fit of a formula; there is no --missing {missing}. With "
+            "--missing level those of text are a level of their own.",
+            param_hint="--missing",
+        )
+    given = priors_from(priors or [])
+    return FormulaProblem(tuple(formulas), family or "gaussian", link, given, weights, codes, missing or "drop")
 
 
 def check_choice(
@@ -31,7 +39,6 @@ def check_choice(
     *,
     model: str | None,
     drop: list[str] | None,
-    missing: Missing | None,
 ) -> None:
     """Refuse a formula beside what it replaces."""
     if (target is None) == (problem is None):
@@ -39,10 +46,9 @@ def check_choice(
             "say what to predict: either --target COLUMN, to use all other columns, or --formula.",
             param_hint="--target",
         )
-    if problem is not None and (model or drop or missing in ("error", "mean")):
+    if problem is not None and (model or drop):
         raise typer.BadParameter(
-            "leave out --model, --drop and --missing: the formula chooses the columns, --family chooses the model, and "
-            "rows with missing values are dropped.",
+            "leave out --model and --drop: the formula chooses the columns, and --family chooses the model.",
             param_hint="--formula",
         )
 

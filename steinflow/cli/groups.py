@@ -89,8 +89,8 @@ def fit_groups(
       steinflow fit-groups sales.csv --by shop --target sold
       steinflow fit-groups bikes.csv --by weekday --by hour --formula "log(count) ~ temperature + wind"
     """
-    problem = problem_of(formula, family, link, prior, weights, categorical)
-    check_choice(target, problem, model=model, drop=drop, missing=missing)
+    problem = problem_of(formula, family, link, prior, weights, categorical, missing)
+    check_choice(target, problem, model=model, drop=drop)
     if model == "network":
         raise typer.BadParameter(
             "fit-groups fits linear models only; to fit networks, run `steinflow fit` for each group.",

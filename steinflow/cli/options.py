@@ -55,8 +55,8 @@ Categorical = Annotated[
 MissingCells = Annotated[
     Missing | None,
     typer.Option(
-        help="What to do about missing values: stop (error), drop the row, or fill in the mean of the column. Default: "
-        "error; for a formula drop.",
+        help="What to do about missing values: stop (error), drop the row, fill in the mean of the column, or make "
+        "those of text a level of their own (level). Default: error; for a formula drop.",
         show_default=False,
         rich_help_panel="Data",
     ),

@@ -17,8 +17,9 @@ from steinflow.tables.advice import advice
 from steinflow.tables.effects import about_effects, about_others
 from steinflow.tables.formula_problems import FormulaFit
 from steinflow.tables.parameters import Parameters
-from steinflow.tables.report.formulas import contrasts_of, effects_of
+from steinflow.tables.report.formulas import effects_of, margins_of
 from steinflow.tables.runs import Run
+from steinflow.tables.shapes import prior_shape
 
 _SHOWN_PARAMETERS = 15
 _QUANTILES = (0.05, 0.5, 0.95)
@@ -93,11 +94,11 @@ def summary_of(run: Run, folder: Path) -> dict[str, Any]:
 
 
 def effects_of_run(run: Run) -> dict[str, Any]:
-    """Return conditional effects and contrasts of a formula as plain values; {} for other models."""
+    """Return effects, marginal means and contrasts of a formula, and its prior check, as plain values."""
     fitted = run.estimator
     if not isinstance(fitted, FormulaFit):
         return {}
-    return {"conditional_effects": effects_of(fitted), "contrasts": contrasts_of(fitted)}
+    return {"conditional_effects": effects_of(fitted), **margins_of(fitted), "prior_predictive": prior_shape(fitted)}
 
 
 def _of_formula(fitted):

@@ -2,14 +2,13 @@
 
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import typer
 from rich.text import Text
 
 from steinflow.cli import console, options
-from steinflow.estimators.features import Missing
 from steinflow.models.cells import describe_missing, missing_rows
 from steinflow.models.columns import TableError, shown
 from steinflow.models.formulas.response import response_columns
@@ -35,7 +34,7 @@ def predict_rows(
     ] = None,
     overwrite: options.Overwrite = False,
     missing: Annotated[
-        Missing,
+        Literal["error", "drop", "mean"],
         typer.Option(help="What to do about missing values: stop, leave the prediction empty, or use the mean."),
     ] = "error",
     encoding: options.Encoding = "utf-8",
@@ -99,7 +98,7 @@ def _by_features(saved, frame, where, missing):
 
 def _by_formula(fitted, frame, where, missing):
     """The same for a formula; rows with known answers are compared where the table has all of the response."""
-    columns = frame[[name for name in fitted.needed if name in frame.columns]]
+    columns = frame[[name for name in fitted.must_be_known if name in frame.columns]]
     usable = ~missing_rows(columns)
     if not usable.all() and missing == "error":
         raise _incomplete(columns, where)
@@ -140,4 +139,6 @@ def _shown(first):
 
 
 def _cell(value):
-    return number(value) if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return "–" if np.isnan(value) else number(value)
+    return str(value)

@@ -1,5 +1,7 @@
 """Bayesian classification with the interface of scikit-learn."""
 
+import warnings
+
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
@@ -8,8 +10,9 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from steinflow.estimators.base import SteinEstimator, Watch, is_linear
 from steinflow.estimators.mixtures import log_mean_exp
-from steinflow.estimators.rows import checked_data
+from steinflow.estimators.rows import checked_data, checked_rows
 from steinflow.models.families import Bernoulli, Categorical
+from steinflow.models.formulas.separation import separated
 from steinflow.models.heads import Head
 
 _UNSCALED = (0.0, 1.0)
@@ -35,12 +38,18 @@ class SteinClassifier(ClassifierMixin, SteinEstimator):
     def fit(self, X, y, *, watch: Watch | None = None):
         """Find the posterior given the rows of X and their labels y, and return the estimator itself.
 
-        `watch` says what to show and record during the run.
+        `watch` says what to show and record during the run. Features that separate the classes, so that only the prior
+        bounds their effects, are warned about.
 
         Raises:
             ValueError: if X cannot be used, for example because values are missing, or if y has fewer than two classes.
         """
-        return self._fit(X, y, watch)
+        model = self._prepared(X, y)
+        if is_linear(self):
+            rows, codes = checked_rows(self, X), np.asarray(model.data.values["y"], int)
+            for note in separated(rows, codes, list(self._feature_labels(rows.shape[1]))):
+                warnings.warn(note, UserWarning, stacklevel=2)
+        return self._run(model, watch or Watch(), None)
 
     @available_if(is_linear)
     def partial_fit(self, X, y, classes=None):

@@ -11,11 +11,11 @@ from typing import Any, Literal
 import numpy as np
 
 from steinflow.models.cells import is_number, texts
-from steinflow.models.columns import Frame, TableError, check_column, label_of, listed, shown
+from steinflow.models.columns import MISSING_LEVEL, Frame, TableError, check_column, label_of, listed, shown
 from steinflow.models.supervised import shift_and_scale
 from steinflow.results.summary import number
 
-Missing = Literal["error", "drop", "mean"]
+Missing = Literal["error", "drop", "mean", "level"]
 _HUGE = 1e300  # differences of such numbers overflow
 _FAR_OUT = 1e6  # times the middle range: no measurement, more likely a mistake or a code for "missing"
 
@@ -45,7 +45,10 @@ class Number:
 
 @dataclasses.dataclass(frozen=True)
 class Category:
-    """A column of few different values: the most frequent one, and the others, each of which gets a column."""
+    """A column of few different values: the most frequent one, and the others, each of which gets a column.
+
+    A missing value is one of them if one of them is called "missing".
+    """
 
     name: str
     reference: str
@@ -184,9 +187,11 @@ def _number(name, values):
 def _indicators(column, values):
     missing = values.isna().to_numpy(bool)
     text = _labels(values)
+    known = {column.reference, *column.values}
+    if MISSING_LEVEL in known:
+        text, missing = text.where(~missing, MISSING_LEVEL), np.zeros(len(text), bool)
     block = np.stack([(text == value).to_numpy(float) for value in column.values], axis=1)
     block[missing] = np.nan
-    known = {column.reference, *column.values}
     unknown = sorted(set(text[~missing]) - known)
     if not unknown:
         return block, []

@@ -11,6 +11,8 @@ import numpy as np
 Frame = Any
 Column = Any
 
+MISSING_LEVEL = "missing"  # where missing values of text are a value of their own
+
 
 class TableError(ValueError):
     """What is wrong with a table, in a sentence that says what to do."""

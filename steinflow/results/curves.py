@@ -87,6 +87,20 @@ def _has_levels(target, name):
     return name in target.codes or values.dtype.kind not in "iuf" or set(values.unique()) <= {0, 1}
 
 
+def kaplan_meier(grid: np.ndarray, times: np.ndarray, is_bound: np.ndarray) -> np.ndarray:
+    """Return the estimate of Kaplan and Meier of the probability to exceed each value of a grid.
+
+    Args:
+        grid: where.
+        times: of all rows.
+        is_bound: which of them are only known to be exceeded.
+    """
+    events, counts = np.unique(times[~is_bound], return_counts=True)
+    at_risk = len(times) - np.searchsorted(np.sort(times), events)
+    shares = np.cumprod(np.append(1.0, 1 - counts / at_risk))
+    return shares[np.searchsorted(events, grid, side="right")]
+
+
 def shortened(value: object) -> str:
     """Return a value for a legend."""
     return number(value, 3) if isinstance(value, float) else str(value)

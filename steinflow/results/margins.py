@@ -1,8 +1,9 @@
 """What a model by formula says on average over the rows of a table: marginal means, and contrasts between them.
 
 Every row is predicted as if its column had one value, then another, and all else stayed as it is; the average over the
-rows is a number for every particle, and so is the difference of two. On a linear model without interactions a contrast
-is a coefficient; behind a link, or with interactions, it is what coefficients do not say.
+rows, each as often as its weight says, is a number for every particle, and so is the difference of two. On a linear
+model without interactions a contrast is a coefficient; behind a link, or with interactions, it is what coefficients do
+not say.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +31,8 @@ def marginal_means(
     Args:
         result: of a model by formula.
         column: the predictor, which is set to one value after another in all rows.
-        at: the values; by default all levels, or for a number its mean, and one sd below and above it.
+        at: the values; by default all levels (for whole numbers of up to ten values, these), or for another number its
+            mean, and one sd below and above it.
         by: another column; means are given separately for each of its values.
         groups: whether effects of groups count; without them every row is in a group whose effects are zero.
 
@@ -57,7 +59,8 @@ def contrasts(
     Args:
         result: of a model by formula.
         column: the predictor.
-        at: the values to compare; by default all levels, or for a number its mean and one unit more.
+        at: the values to compare; by default all levels (for whole numbers of up to ten values, these), or for another
+            number its mean and one unit more.
         by: another column; contrasts are given separately for each of its values.
         pairs: compare every value with every earlier one, not only with the first.
         groups: whether effects of groups count; without them every row is in a group whose effects are zero.
@@ -68,8 +71,9 @@ def contrasts(
     Raises:
         ValueError: if the target is not a formula, there is no such column, or there is nothing to compare.
     """
-    frame = formula_of(result, "a marginal mean").about.frame
-    if at is None and column in frame and _is_continuous(frame[column]):
+    target = formula_of(result, "a marginal mean")
+    frame = target.about.frame
+    if at is None and column in frame and not has_levels(target, column):
         middle = float(frame[column].mean())
         at = [middle, middle + 1]
     margins = _margins(result, column, at, by, groups)
@@ -93,23 +97,25 @@ def _margins(result, column, at, by, groups) -> dict[tuple[Any, Any], np.ndarray
     for name in filter(None, (column, by)):
         if name not in frame:
             raise ValueError(f"There is no column '{name}' in the table; it has {', '.join(map(str, frame.columns))}.")
-    values = _usual_values(frame[column]) if at is None else list(at)
+    values = _usual_values(target, column) if at is None else list(at)
     parts = {None: np.arange(len(frame))} if by is None else dict(_rows_by(frame[by]))
+    counts = np.asarray(target.data.values.get("weight", np.ones(len(frame))), float)
     return {
         (part if by is None else f"{by}={shortened(part)}", value): _average(
-            target, result, frame.iloc[rows], column, value, groups
+            target, result, frame.iloc[rows], column, value, groups, counts[rows]
         )
         for part, rows in parts.items()
         for value in values
     }
 
 
-def _average(target, result, frame, column, value, groups):
+def _average(target, result, frame, column, value, groups, counts):
     total: Any = 0.0
     for start in range(0, len(frame), _BLOCK):
         block = frame.iloc[start : start + _BLOCK].assign(**{column: value})
-        total = total + np.sum(np.asarray(target.means(result.particles, block, groups=groups), float), axis=1)
-    return total / len(frame)
+        means = np.asarray(target.means(result.particles, block, groups=groups), float)
+        total = total + np.tensordot(means, counts[start : start + _BLOCK], axes=(1, 0))
+    return total / np.sum(counts)
 
 
 def _table(result, found: Mapping[tuple[Any, Any], np.ndarray]) -> "pandas.DataFrame":
@@ -128,15 +134,20 @@ def _table(result, found: Mapping[tuple[Any, Any], np.ndarray]) -> "pandas.DataF
     return pandas.DataFrame(rows, index=index, columns=["mean", "sd", *_QUANTILES])
 
 
-def _usual_values(column):
-    if not _is_continuous(column):
+def has_levels(target: Any, name: str) -> bool:
+    """Whether the values of a column are taken one by one: text, codes, and few whole numbers."""
+    column = target.about.frame[name]
+    if name in target.codes or column.dtype.kind not in "iuf":
+        return True
+    return column.nunique() <= _FEW and bool((column == column.round()).all())
+
+
+def _usual_values(target, name):
+    column = target.about.frame[name]
+    if has_levels(target, name):
         return sorted(column.dropna().unique().tolist(), key=lambda value: (isinstance(value, str), value))
     mean, spread = float(column.mean()), float(column.std())
     return [mean - spread, mean, mean + spread]
-
-
-def _is_continuous(column) -> bool:
-    return column.dtype.kind == "f" or (column.dtype.kind in "iu" and column.nunique() > _FEW)
 
 
 def _rows_by(column):

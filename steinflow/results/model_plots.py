@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from steinflow.devices.keys import as_key, split_key
-from steinflow.results.curves import BAND, effect_of, formula_of
+from steinflow.results.curves import BAND, effect_of, formula_of, kaplan_meier
 from steinflow.results.figures import BLUE, GREY, INK, ORANGE, style
 from steinflow.results.result import Result
 from steinflow.results.summary import weighted_quantiles
@@ -199,8 +199,8 @@ def _draw_overlay(axis, y, new):
 def _draw_survival(axis, y, is_bound, new):
     """The share of rows without the event by then; of new rows all events are known."""
     grid = np.linspace(min(0.0, y.min()), y.max(), 200)
-    drawn = [_survival(grid, row, np.zeros(len(row), bool)) for row in _some(new)]
-    _overlay(axis, grid, drawn, _survival(grid, y, is_bound), drawstyle="steps-post")
+    drawn = [kaplan_meier(grid, row, np.zeros(len(row), bool)) for row in _some(new)]
+    _overlay(axis, grid, drawn, kaplan_meier(grid, y, is_bound), drawstyle="steps-post")
     axis.set(ylim=(0, 1.02), ylabel="share without the event")
 
 
@@ -213,14 +213,6 @@ def _overlay(axis, grid, drawn, observed, **options):
 
 def _some(new):
     return new[np.linspace(0, len(new) - 1, min(len(new), _OVERLAID)).astype(int)]
-
-
-def _survival(grid, times, is_bound):
-    """The estimate of Kaplan and Meier of the probability to exceed each value of a grid."""
-    events, counts = np.unique(times[~is_bound], return_counts=True)
-    at_risk = len(times) - np.searchsorted(np.sort(times), events)
-    shares = np.cumprod(np.append(1.0, 1 - counts / at_risk))
-    return shares[np.searchsorted(events, grid, side="right")]
 
 
 def _density(grid, values):

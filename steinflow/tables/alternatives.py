@@ -5,6 +5,7 @@ In a formula that would be long, `...` stands for the predictors so far.
 """
 
 import dataclasses
+import re
 import shlex
 from typing import Literal
 
@@ -14,7 +15,7 @@ from steinflow.models.families import FAMILIES
 from steinflow.tables.remedies import formula_option
 
 Form = Literal["formula", "target", "network"]
-Misfit = Literal["wider", "narrower", "lower", "positive", "more zeros", "fewer zeros", "counts"]
+Misfit = Literal["wider", "narrower", "lower", "positive", "more zeros", "fewer zeros", "counts", "events"]
 _LONGEST = 90  # characters of a formula that is written out
 FEW_LEVELS = 5  # get a coefficient each; the effects of more are drawn from a distribution
 _FEW_VALUES = 8  # are too few for a curve
@@ -67,6 +68,12 @@ _FAMILIES: dict[Misfit, dict[str, tuple[str, ...]]] = {
         "zero_inflated_negbinomial": ("hurdle_negbinomial",),
     },
     "counts": {"gaussian": ("poisson", "negbinomial"), "t": ("poisson", "negbinomial")},
+    "events": {
+        "exponential": ("weibull", "lognormal"),
+        "weibull": ("lognormal",),
+        "lognormal": ("weibull",),
+        "gaussian": ("lognormal", "weibull"),
+    },
 }
 
 
@@ -175,6 +182,8 @@ class Model:
         response, predictors = (part.strip() for part in self.formulas[0].split("~", 1))
         old = None if instead_of is None else in_formula(instead_of)
         terms = [*(term for term in _terms(predictors) if term != old), *([] if more is None else [more])]
+        if old is not None and more is not None and len(terms) > len(_terms(predictors)) and "(" not in predictors:
+            terms = [re.sub(rf"(?<![\w.`]){re.escape(old)}(?![\w.`])", lambda _: more, predictors)]  # it interacts
         text = f"{response} ~ {' + '.join(terms)}"
         if len(text) > _LONGEST:
             text = f"{response} ~ {' + '.join(['...', *([] if more is None else [more])])}"

@@ -2,8 +2,9 @@
 
 Some of the fitted rows are drawn anew from the posterior predictive distribution, once for each of some particles, and
 compared with what was observed: mean, spread, zeros, extremes, values below zero. Residuals are looked at by every
-column of the table, used or not, and along the prediction. On held-out rows it counts how many lie in their intervals,
-or how often probabilities come true. Each finding says what to try (`alternatives`).
+column of the table, used or not, and along the prediction. Where times are censored, it counts the events instead: how
+many happened, and how many the model expects until then. On held-out rows it counts how many lie in their intervals, or
+how often probabilities come true. Each finding says what to try (`alternatives`).
 """
 
 import dataclasses
@@ -16,7 +17,8 @@ from steinflow.models.columns import counted, shown
 from steinflow.results.summary import number
 from steinflow.results.verdict import Level
 from steinflow.tables.alternatives import FEW_LEVELS
-from steinflow.tables.residuals import MOST_COLUMNS, SURE, Drawn, Look, levels_of
+from steinflow.tables.remarks import are_codes
+from steinflow.tables.residuals import MOST_COLUMNS, SURE, Drawn, Look
 
 _LEAST_ROWS = 20
 _NAMED = 3  # columns, the worst of them
@@ -26,9 +28,8 @@ _MEAN_OFF = 0.05  # sds
 _SPREAD_OFF, _SPREAD_BAD = 1.1, 1.5  # ratios of sds
 _SURELY, _SPREAD_SURELY = 6.0, 1.2  # sds of what the model expects, and the ratio that is bad if it is as sure as that
 _ZEROS_OFF, _ZEROS_BAD = 0.02, 0.1  # of the rows
-_MOST_BARS = 60  # of a plot of counts
 _NEGATIVE = 0.01  # of the draws
-_MOST_GROUPED, _MOST_GROUPS, _ROWS_PER_GROUP = 4, 20, 3  # columns, levels, and rows of a level on average
+_EVENTS_PER_PART, _MOST_PARTS = 10, 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,46 +51,9 @@ def model_checks(drawn: Drawn | None, evaluation: dict[str, Any] | None) -> list
     looks = None if drawn is None or len(drawn.y) < _LEAST_ROWS else Look.at(drawn)
     checks = [_on_held_out(evaluation, looks)]
     if looks is not None:
-        checks += [*_on_draws(looks), *_on_structure(looks)]
+        checks += [*(_on_draws(looks) if looks.drawn.events is None else [_on_events(looks)]), *_on_structure(looks)]
     order = ("bad", "doubtful", "good")
     return sorted(filter(None, checks), key=lambda check: order.index(check.level))
-
-
-def predictive_shape(drawn: Drawn | None) -> dict[str, Any] | None:
-    """Return how many rows have each count, or lie in each interval of numbers: observed, and drawn from the model.
-
-    Plain values for a plot: `edges` of the bars, `observed`, and `low`, `middle` and `high` of the central 90%; and in
-    `groups` the same about means by the levels of some columns.
-    """
-    if drawn is None or drawn.draws is None or len(drawn.y) < 2:
-        return None
-    y, draws = drawn.y, drawn.draws
-    # What few of the draws reach would squeeze all the rest.
-    low, high = min(np.min(y), np.quantile(draws, 0.002)), max(np.max(y), np.quantile(draws, 0.998))
-    if drawn.kind == "counts" and high - low <= _MOST_BARS:
-        edges = np.arange(low, high + 2) - 0.5
-    else:
-        edges = np.linspace(low, high, _MOST_BARS // 2 + 1) if high > low else np.array([low - 0.5, low + 0.5])
-    observed = np.histogram(y, edges)[0]
-    limits = np.quantile([np.histogram(row, edges)[0] for row in draws], (0.05, 0.5, 0.95), axis=0)
-    names = ("edges", "observed", "low", "middle", "high")
-    columns = dict(zip(names, (edges, observed, *limits), strict=True))
-    plain = {name: np.asarray(values, float).tolist() for name, values in columns.items()}
-    return {"kind": drawn.kind, **plain, "groups": _grouped_means(drawn)}
-
-
-def _grouped_means(drawn) -> list[dict[str, Any]]:
-    """Return the mean of the rows by the levels of some columns, those of the model first: observed, and drawn."""
-    found = []
-    for name in sorted(drawn.frame.columns, key=lambda name: name not in drawn.used):
-        codes, levels = levels_of(drawn.frame[name])
-        if not 1 < len(levels) <= _MOST_GROUPS or len(levels) > len(codes) / _ROWS_PER_GROUP:
-            continue
-        each = np.eye(len(levels))[codes] / np.bincount(codes)
-        low, middle, high = np.quantile(drawn.draws @ each, (0.05, 0.5, 0.95), axis=0)
-        values = {"observed": drawn.y @ each, "low": low, "middle": middle, "high": high}
-        found.append({"column": str(name), "levels": levels, **{key: means.tolist() for key, means in values.items()}})
-    return found[:_MOST_GROUPED]
 
 
 def worst(checks: list[dict[str, Any]]) -> Level | None:
@@ -189,6 +153,31 @@ def _on_draws(look):
     return found
 
 
+def _on_events(look):
+    """Compare how many events happened with how many the model expects, in parts of the time that they take.
+
+    Under the model the cumulative hazard at the end of each row is where a Poisson process of rate one ends, or is cut
+    off (Cox and Snell 1968): the same number of events is expected in each stretch that all rows spend there.
+    """
+    events = look.drawn.events
+    num_events = int(np.sum(events.happened))
+    num_parts = int(np.clip(num_events // _EVENTS_PER_PART, 2, _MOST_PARTS))
+    ends = np.quantile(events.expected, np.arange(1, num_parts + 1) / num_parts)
+    expected = np.minimum(events.expected, ends[:, None]).sum(axis=1)
+    observed = np.array([np.sum(events.happened & (events.expected <= end)) for end in ends])
+    each, seen = np.diff(expected, prepend=0.0), np.diff(observed, prepend=0)
+    chance = stats.chi2.sf(np.sum((seen - each) ** 2 / np.maximum(each, 1e-9)), num_parts - 1)
+    if chance > SURE:
+        return Check("events", "good", "events happen when the model expects them")
+    k = int(np.argmax(np.abs(observed - expected)))
+    how = "sooner" if observed[k] > expected[k] else "later"
+    text = f"events come {how} than the model expects: {observed[k]:,} of {num_events:,} by the time it expects "
+    text += number(expected[k], 3)
+    apart = max(observed[k], 1.0) / max(expected[k], 1.0)
+    level = "bad" if max(apart, 1 / apart) > _SPREAD_BAD else "doubtful"
+    return Check("events", level, text, look.drawn.model.families("events"))
+
+
 def _families(model, misfit) -> tuple[str, ...]:
     """Return other families; where counts were taken for numbers, this is the remedy for all that follows from it."""
     return model.families("counts" if model.looks_like_counts else misfit)
@@ -211,14 +200,18 @@ def _structure(look, name, share):
         text = "residuals depend on the prediction: the form of the mean is not right"
         return Check("residuals", level, text, look.curve)
     drawn, num_levels = look.drawn, look.levels(name)
+    values = drawn.frame[name]
     how = "is in the model" if name in drawn.used else "is not in the model"
     text = f"residuals depend on '{shown(name, 40)}', which {how}: it explains {share:.0%} of their variance"
     if name in drawn.used:
-        codes = drawn.model.curve(name, drawn.frame[name].nunique()) if num_levels is None else ()
-        return Check("residuals", level, text, codes or drawn.model.codes(name, num_levels or 0))
+        codes = drawn.model.curve(name, values.nunique()) if num_levels is None else ()
+        return Check("residuals", level, text, codes or drawn.model.codes(name, num_levels or values.nunique()))
+    is_number = values.dtype.kind in "iuf"
+    if is_number and (num_levels or 0) > FEW_LEVELS:
+        residuals = drawn.frame.assign(residual=drawn.residuals)["residual"]
+        num_levels = num_levels if are_codes(str(name), values, residuals) else None
     # Without a predictor a model says less, but that is not wrong; rows that depend on each other make it wrong.
     level = level if num_levels is not None and num_levels > FEW_LEVELS else "doubtful"
-    is_number = drawn.frame[name].dtype.kind in "iuf"
     return Check("residuals", level, text, drawn.model.predictor(name, num_levels, is_number=is_number))
 
 

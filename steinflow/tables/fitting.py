@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,11 +22,12 @@ from steinflow.methods.svgd.method import SVGD
 from steinflow.models.cells import check_cells, check_kinds, describe_missing, missing_rows
 from steinflow.models.columns import Frame, TableError, as_text, check_column, counted, in_formula, listed, shown
 from steinflow.models.formulas.separation import separated
+from steinflow.models.formulas.tables import as_levels, text_with_gaps, with_missing_level
 from steinflow.results.comparison import NUM_DRAWS
 from steinflow.results.result import versions
 from steinflow.stein.geometry import even_sample
 from steinflow.tables.alternatives import Model
-from steinflow.tables.checks import model_checks, predictive_shape
+from steinflow.tables.checks import model_checks
 from steinflow.tables.parameters import Recorder
 from steinflow.tables.predictions import evaluate, prediction_frame
 from steinflow.tables.problems import MethodName, Problem
@@ -34,6 +36,7 @@ from steinflow.tables.remedies import OPTIONS
 from steinflow.tables.residuals import MOST_DRAWS, Drawn, chosen_rows
 from steinflow.tables.responses import FEW_NUMBERS, ModelName, Response, choose_kind
 from steinflow.tables.runs import Run
+from steinflow.tables.shapes import predictive_shape
 from steinflow.tables.splits import split
 
 # By the name on the command line. Langevin steps are in units of the posterior's variance, about 1 / rows.
@@ -100,7 +103,8 @@ def prepare(
         where: the name of the table in errors.
         model: None chooses one from the target.
         hidden: units of the hidden layers, for the model "network".
-        missing: "error", "drop" the rows, or "mean" to fill in the mean of a column.
+        missing: "error", "drop" the rows, "mean" to fill in the mean of a column, or "level": missing values of text
+            are a level of their own, as in formulas, and the other rows are dropped.
         drop: columns to leave out.
         categorical: columns of numbers that are codes: each value becomes a category.
         test_fraction: of the rows, to be held out.
@@ -134,7 +138,7 @@ def prepare(
     notes += [
         *features.notes,
         *about_dates(columns),
-        *about_codes(columns.iloc[learn], frame[target].iloc[learn], is_network=is_network),
+        *about_codes(columns.iloc[learn], frame[target].iloc[learn], in_formula(target), is_network=is_network),
     ]
     notes += [] if problem.hidden else about_collinear(X[learn], features.labels)
     if kind == "classes" and not problem.hidden:
@@ -184,7 +188,8 @@ def run_fit(
         method=METHODS[method](num_rows),
         random_state=seed,
     )
-    estimator.fit(prepared.X, prepared.y, watch=Watch(progress, {"parameters": recorder}, RECORDS))
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # the notes say it
+        estimator.fit(prepared.X, prepared.y, watch=Watch(progress, {"parameters": recorder}, RECORDS))
     evaluation, held_out = _on_held_out(problem.response, estimator, prepared)
     return finished(
         problem,
@@ -302,14 +307,21 @@ def _usable(frame, target, where, missing):
         )
     empty = [name for name, no in zip(frame.columns, frame.isna().all(), strict=True) if no and name != target]
     if empty:
+        if len(empty) == frame.shape[1] - 1:
+            raise TableError(f"There is no feature to learn from: nothing is known of {listed(empty)}.")
         frame = frame.drop(columns=empty)
         notes.append(f"Left out because empty: {listed(empty)}.")
+    filled = text_with_gaps(frame.drop(columns=target)) if missing == "level" else ()
+    if filled:
+        frame = frame.assign(**{name: with_missing_level(frame[name]).astype(object) for name in filled})
+        notes.append(as_levels(filled))
     lost = missing_rows(frame[[target]]) if missing == "mean" else missing_rows(frame)
     num_missing = int(missing_rows(frame).sum())
     if num_missing and missing == "error":
         raise TableError(
             f"In {shown(where)}, {describe_missing(frame)}. Add --missing drop to leave these rows out, --missing mean "
-            "to fill in the mean of each column, or --drop COLUMN to leave a column out."
+            "to fill in the mean of each column, --missing level to make those of text a level of their own, or --drop "
+            "COLUMN to leave a column out."
         )
     if len(frame) - lost.sum() < _MIN_ROWS:
         raise TableError(

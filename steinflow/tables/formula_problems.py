@@ -3,15 +3,16 @@
 import dataclasses
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
 
-from steinflow.models.columns import Frame, TableError, as_text, check_column, listed
+from steinflow.models.columns import MISSING_LEVEL, Frame, TableError, as_text, check_column, listed
 from steinflow.models.formulas import FormulaTarget, formula
 from steinflow.models.formulas.priors import described
 from steinflow.models.formulas.response import trial_columns
+from steinflow.models.formulas.target import About
 from steinflow.results.result import Result
 from steinflow.results.summary import columns_of
 from steinflow.tables.parameters import FOLLOWED, Parameters
@@ -29,6 +30,7 @@ class FormulaProblem:
         priors: texts by name of the parameter.
         weights: the column that says how often a row counts.
         categorical: columns of numbers that are codes.
+        missing: what becomes of missing values of text, as in `sf.formula`.
     """
 
     formulas: tuple[str, ...]
@@ -37,6 +39,7 @@ class FormulaProblem:
     priors: Mapping[str, str] = dataclasses.field(default_factory=dict)
     weights: str | None = None
     categorical: tuple[str, ...] = ()
+    missing: Literal["drop", "level"] = "drop"
     hidden: tuple[int, ...] = ()
     default_method: MethodName = "svgd"
 
@@ -62,6 +65,7 @@ class FormulaProblem:
                 link=self.link,
                 priors=self.priors,
                 weights=self.weights,
+                missing=self.missing,
                 batch_size=batch_size,
             )
         unused = [name for name in self.categorical if name not in target.about.frame.columns]
@@ -79,7 +83,7 @@ class FormulaProblem:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        names = ("formulas", "family", "link", "priors", "weights")
+        names = ("formulas", "family", "link", "priors", "weights", "missing")
         values = {name: getattr(self, name) for name in names}
         plain = {"formulas": list(self.formulas), "priors": dict(self.priors), "categorical": list(self.categorical)}
         return {**values, **plain}
@@ -132,6 +136,17 @@ class FormulaFit:
         is_flag = response.name in frame.columns and frame[response.name].dtype.kind == "b"
         return ("False", "True") if is_flag else ("0", "1")
 
+    @property
+    def is_count(self) -> bool:
+        """Whether the response counts something, successes included."""
+        return self.target.regression.family.name.endswith(("poisson", "binomial"))
+
+    @property
+    def weights(self) -> np.ndarray | None:
+        """How many times each row of the fit counts; None where all count once."""
+        name = self.problem.weights
+        return None if name is None else self.target.about.frame[name].to_numpy(float)
+
     def is_amount(self, name: str) -> bool:
         """Whether a column is used as a number, and not as a group or within C()."""
         return self.target.about.frame[name].dtype.kind in "iuf" and name not in self.target.codes
@@ -139,7 +154,7 @@ class FormulaFit:
     def filled(self, frame: Frame) -> Frame:
         """Return a table with the mean, or the most frequent code or text, of the fit in place of missing values."""
         known = self.target.about.frame
-        names = [name for name in self.needed if name in frame.columns and name in known.columns]
+        names = [name for name in self.must_be_known if name in frame.columns and name in known.columns]
         usual = {name: known[name].mean() if self.is_amount(name) else known[name].mode().iloc[0] for name in names}
         infinite = [-np.inf, np.inf]
         return frame.assign(**{name: frame[name].replace(infinite, np.nan).fillna(usual[name]) for name in names})
@@ -150,14 +165,20 @@ class FormulaFit:
         about = self.target.about
         return sorted({*about.predictor_columns, *trial_columns(about.response_term)})
 
+    @property
+    def must_be_known(self) -> list[str]:
+        """The columns without which there is no prediction: all but those whose missing values are a level."""
+        return [name for name in self.needed if name not in self.target.about.filled]
+
     def learned(self) -> dict[str, Any]:
-        """Return the rows of the fit as plain values; the target follows from them."""
-        frame = self.target.about.frame
+        """Return the rows of the fit as plain values, with their gaps; the target follows from them."""
+        frame = with_gaps(self.target.about)
         orders = {
             name: list(map(str, frame[name].cat.categories)) for name in frame.columns if _is_ordered(frame[name])
         }
-        plain = {name: frame[name].astype(str) if name in orders else frame[name] for name in frame.columns}
-        return {"rows": {name: column.tolist() for name, column in plain.items()}, "orders": orders}
+        rows = {name: frame[name].tolist() for name in frame.columns}
+        rows |= {name: [None if cell != cell else str(cell) for cell in rows[name]] for name in orders}
+        return {"rows": rows, "orders": orders}
 
     def restore(self, result: Result, learned: dict[str, Any]) -> "FormulaFit":
         """Return the fit with what `learned` returned."""
@@ -202,6 +223,12 @@ class FormulaFit:
             return "effect"
         mean = regression.predictors["mu"]  # slopes of another parameter are on its own scale
         return "slope" if base in {mean.named(term.name) for term in mean.terms} else "other"
+
+
+def with_gaps(about: About) -> Frame:
+    """Return the rows of a formula with missing values where they are a level, so that it is one again."""
+    filled = {name: about.frame[name].cat.remove_categories([MISSING_LEVEL]) for name in about.filled}
+    return about.frame.assign(**filled)
 
 
 def _base(name, particles):

@@ -23,17 +23,18 @@ from steinflow.models.supervised import usual_batch_size
 from steinflow.stein.geometry import even_sample
 from steinflow.tables.alternatives import Model
 from steinflow.tables.fitting import METHODS, RECORDS, drawn_classes, finished
-from steinflow.tables.formula_problems import FormulaFit, FormulaProblem, FormulaRecorder
-from steinflow.tables.predictions import INTERVAL_LEVELS, about_classes
+from steinflow.tables.formula_problems import FormulaFit, FormulaProblem, FormulaRecorder, with_gaps
+from steinflow.tables.predictions import about_classes, about_intervals
 from steinflow.tables.problems import MethodName
 from steinflow.tables.remarks import about_codes, about_dates, refuse_dates
 from steinflow.tables.remedies import OPTIONS
-from steinflow.tables.residuals import MOST_DRAWS, Drawn, chosen_rows
+from steinflow.tables.residuals import MOST_DRAWS, Drawn, Events, as_often, chosen_rows
 from steinflow.tables.responses import FEW_NUMBERS
 from steinflow.tables.runs import Run
 from steinflow.tables.splits import check_test_fraction, split
 
 _DRAWS = 2000  # of the response of a row, for its interval
+_BLOCK = 10_000  # rows drawn at once
 _INTERVAL = (0.05, 0.95)
 
 
@@ -68,8 +69,12 @@ def fit_formula(
         check_foreign(text)
     check_predictors(map(parse, problem.formulas), problem.read(frame), OPTIONS)
     whole = problem.target(frame)  # errors in the formula, and rows with missing values, before any split
-    usable, notes = whole.about.frame, [note for note in whole.notes if "right-censored" not in note]
+    usable, notes = with_gaps(whole.about), [note for note in whole.notes if "right-censored" not in note]
     notes += _remarks(whole)
+    counts = None if problem.weights is None else usable[problem.weights].to_numpy(float)
+    if test_fraction > 0 and counts is not None and np.array_equal(counts, np.round(counts)) and np.any(counts > 1):
+        test_fraction = 0.0
+        notes.append("No rows are held out: each stands for several, all of which the fit would miss.")
     test, kept = _held_out(whole, frame, test_fraction, seed)
     learn = usable.drop(index=usable.index[test]).reset_index(drop=True)
     method = method or problem.default_method
@@ -128,7 +133,7 @@ def prediction_table(fitted: FormulaFit, frame: Frame) -> Frame:
     mean = np.asarray(target.predict(result.particles, frame, weights=result.weights), float)
     levels = fitted.classes
     if levels is None:
-        low, high = np.quantile(_drawn(fitted, frame), _INTERVAL, axis=0)
+        low, high = _by_draws(fitted, frame, lambda drawn, rows: np.quantile(drawn, _INTERVAL, axis=0))
         return pandas.DataFrame({"prediction": mean, "5%": low, "95%": high})
     probabilities = _probabilities(mean)
     columns = {f"P({level})": probabilities[:, code] for code, level in enumerate(levels)}
@@ -152,22 +157,34 @@ def _evaluated(fitted, frame):
     logs = log_mean_exp(np.asarray(target.log_likelihoods(result.particles, rows), float), result.probabilities)
     response = target.response(frame)
     mean = np.asarray(target.predict(result.particles, frame, weights=result.weights), float)
+    again = _as_often(fitted, frame)
+    y, mean = response.y[again], mean[again]
     if fitted.classes is not None:
-        metrics, details = about_classes(_probabilities(mean), response.y.astype(int))
+        metrics, details = about_classes(_probabilities(mean), y.astype(int))
     elif response.is_bound is not None:
         metrics, details = {}, {}
     else:
-        drawn = _drawn(fitted, frame)
-        below = np.mean(drawn < response.y, axis=0) + 0.5 * np.mean(drawn == response.y, axis=0)
-        centre = 2 * np.abs(below - 0.5)
+        below, chance = _by_draws(
+            fitted,
+            frame,
+            lambda drawn, rows: [np.mean(drawn < response.y[rows], axis=0), np.mean(drawn == response.y[rows], axis=0)],
+        )[:, again]
+        coverage, details = about_intervals(below + chance / 2, chance)
         metrics = {
-            "rmse": float(root_mean_squared_error(response.y, mean)),
-            "r2": float(r2_score(response.y, mean)) if np.ptp(response.y) > 0 else None,
-            "coverage_90": float(np.mean(centre <= 0.9)),
+            "rmse": float(root_mean_squared_error(y, mean)),
+            "r2": float(r2_score(y, mean)) if np.ptp(y) > 0 else None,
+            "coverage_90": coverage,
         }
-        details = {"calibration": [[level, float(np.mean(centre <= level)), len(frame)] for level in INTERVAL_LEVELS]}
-    metrics["log_likelihood"] = float(np.mean(logs))
-    return {"num_rows": len(frame), "metrics": metrics, **details}, logs
+    metrics["log_likelihood"] = float(np.mean(logs[again]))
+    return {"num_rows": len(y), "metrics": metrics, **details}, logs
+
+
+def _as_often(fitted, frame):
+    """Return the rows of a table, each as often as it counts, where the table says that."""
+    name = fitted.problem.weights
+    if name not in frame.columns or frame[name].dtype.kind not in "iuf" or not (frame[name] > 0).all():
+        return np.arange(len(frame))
+    return as_often(frame[name].to_numpy(float))
 
 
 def _check_response(frame, problem) -> None:
@@ -182,7 +199,10 @@ def _remarks(target):
     """Return remarks about columns that a formula takes as amounts."""
     frame, y = target.about.frame, target.about.response.y
     slopes = [term.name for term in target.about.designs["mu"].common if term.name in frame.columns]
-    return [*about_dates(frame[slopes]), *about_codes(frame[slopes], frame.assign(y=y)["y"])]
+    has_order = target.regression.family.num_classes is None or target.regression.family.ordered
+    known = frame.assign(y=y)["y"] if has_order else None
+    response = target.about.formulas[0].split("~")[0].strip()
+    return [*about_dates(frame[slopes]), *about_codes(frame[slopes], known, response)]
 
 
 def _truth(fitted, frame):
@@ -192,22 +212,34 @@ def _truth(fitted, frame):
 
 
 def _drawn_anew(fitted, others, model) -> Drawn | None:
-    """Return some fitted rows beside rows drawn anew; None where values are censored."""
+    """Return some fitted rows beside rows drawn anew."""
     target, result = fitted.target, fitted.result_
-    about, family = target.about, target.regression.family
-    if about.response.is_bound is not None:
-        return None
-    rows = chosen_rows(len(about.frame))
+    about = target.about
+    rows = chosen_rows(len(about.frame), fitted.weights)
     frame, y = about.frame.iloc[rows].reset_index(drop=True), about.response.y[rows]
-    shown = others.drop(columns=[n for n in response_columns(about.response_term) if n in others]).iloc[rows]
+    known = {*response_columns(about.response_term), fitted.problem.weights}
+    shown = others.drop(columns=[name for name in others if name in known]).iloc[rows]
     used, pooled = frozenset(about.predictor_columns), bool(target.regression.group_names())
     if fitted.classes is not None:
         mean = np.asarray(target.predict(result.particles, frame, weights=result.weights), float)
         drawn = drawn_classes(_probabilities(mean), y.astype(int), shown, used, model)
         return dataclasses.replace(drawn, pooled=pooled)
     draws = _drawn(fitted, frame, MOST_DRAWS)
-    kind = "counts" if family.name.endswith(("poisson", "binomial")) else "numbers"
-    return Drawn(kind, y, draws.mean(axis=0), draws.std(axis=0), draws, shown, used, model, pooled)
+    events, kind = _events(fitted, frame), "counts" if fitted.is_count else "numbers"
+    mean, sd = draws.mean(axis=0), draws.std(axis=0)
+    return Drawn("times" if events else kind, y, mean, sd, draws, shown, used, model, pooled, events)
+
+
+def _events(fitted, frame) -> Events | None:
+    """Return which rows have had their event, and how many events the model expects; None of other responses."""
+    target, result = fitted.target, fitted.result_
+    rows = target.rows(frame, with_response=True)
+    if "is_bound" not in rows:
+        return None
+    happened = ~np.asarray(rows["is_bound"])
+    rows["is_bound"] = jnp.ones(len(happened), bool)  # the log likelihood is then that to have had none
+    without = np.asarray(target.log_likelihoods(result.particles, rows), float)
+    return Events(happened, -result.probabilities @ without)
 
 
 def _model(fitted, y) -> Model:
@@ -228,6 +260,12 @@ def _model(fitted, y) -> Model:
 def _probabilities(mean):
     """Return the probability of every class, where those of two classes are given by that of the second one."""
     return mean if mean.ndim == 2 else np.stack([1 - mean, mean], axis=1)
+
+
+def _by_draws(fitted, frame, function) -> np.ndarray:
+    """Return what a function says about draws of the response and the rows that they are of: some numbers per row."""
+    parts = [slice(start, start + _BLOCK) for start in range(0, len(frame), _BLOCK)]
+    return np.concatenate([function(_drawn(fitted, frame.iloc[rows]), rows) for rows in parts], axis=1)
 
 
 def _drawn(fitted, frame, num_draws=_DRAWS):

@@ -24,7 +24,7 @@ _NO_LINE = 0.2  # the most that a line explains of what differs between codes wi
 _NO_NEIGHBOURS = 1.2  # the least that means of neighbours are apart: 2 without an order, and 0 along a curve
 
 
-def about_codes(frame: Frame, y: Column | None = None, *, is_network: bool = False) -> list[str]:
+def about_codes(frame: Frame, y: Column | None = None, response: str = "y", *, is_network: bool = False) -> list[str]:
     """Return a remark about columns of whole numbers that look like codes: by their name, or by the target.
 
     Numbers that come again and again are taken for codes where the mean of the target differs between them (an F test)
@@ -33,9 +33,10 @@ def about_codes(frame: Frame, y: Column | None = None, *, is_network: bool = Fal
     Args:
         frame: the columns whose numbers become slopes.
         y: the target.
+        response: what it is called in a formula.
         is_network: whether they become inputs of a network, which has no slopes and no groups.
     """
-    found = [name for name in frame.columns if _are_codes(str(name), frame[name], y)]
+    found = [name for name in frame.columns if are_codes(str(name), frame[name], y)]
     if not found:
         return []
     found.sort(key=lambda name: _NAMES_OF_CODES.search(str(name)) is None)
@@ -43,7 +44,7 @@ def about_codes(frame: Frame, y: Column | None = None, *, is_network: bool = Fal
     text = f"{listed(found)} {'are' if many else 'is'} used as {'amounts' if many else 'an amount'}"
     text += f"{'' if is_network else ', with a slope'}. If {'they hold' if many else 'it holds'} codes, add "
     text += f"--categorical {shlex.quote(shown(found[0]))}"
-    group = formula_option(f"y ~ ... + (1 | {in_formula(found[0])})")
+    group = formula_option(f"{response} ~ ... + (1 | {in_formula(found[0])})")
     return [f"{text}{'' if is_network else f', or give each code an effect of its own in a formula: {group}'}."]
 
 
@@ -57,7 +58,8 @@ def about_collinear(X: np.ndarray, names: list[str]) -> list[str]:
     return list(collinear(X, names))
 
 
-def _are_codes(name, values, y) -> bool:
+def are_codes(name: str, values: Column, y: Column | None) -> bool:
+    """Whether whole numbers look like codes, by the name of their column or by what the numbers `y` say."""
     whole = _whole_numbers(values)
     if whole is None:
         return False

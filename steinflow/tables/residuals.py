@@ -9,7 +9,7 @@ from scipy import stats
 from steinflow.models.columns import Column, Frame, label_of, shown
 from steinflow.tables.alternatives import Model
 
-Kind = Literal["numbers", "counts", "classes"]
+Kind = Literal["numbers", "counts", "classes", "times"]
 MOST_ROWS, MOST_DRAWS = 2000, 400  # that are drawn anew
 MOST_COLUMNS = 200  # whose residuals are looked at
 SURE = 1e-3  # the chance of a false alarm for each kind of check
@@ -17,11 +17,19 @@ _BINS = 10  # of an amount
 
 
 @dataclasses.dataclass(frozen=True)
+class Events:
+    """Whether each row has had its event, and how many events the model expects until then: the cumulative hazard."""
+
+    happened: np.ndarray
+    expected: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
 class Drawn:
     """Fitted rows beside rows drawn anew.
 
     Attributes:
-        kind: numbers, counts or classes.
+        kind: numbers, counts, classes, or times of which some are censored.
         y: what was observed; for classes, whether the expected class came true.
         mean: what was expected; for classes, the probability.
         sd: of the predictive distribution.
@@ -31,6 +39,7 @@ class Drawn:
         model: what advice depends on.
         pooled: whether effects of groups are pulled towards their mean. Then residuals of fitted rows grow with the
             prediction even if the model is right.
+        events: of times, which alone say how far the model is from what was observed.
     """
 
     kind: Kind
@@ -42,11 +51,31 @@ class Drawn:
     used: frozenset[str]
     model: Model
     pooled: bool = False
+    events: Events | None = None
+
+    @property
+    def residuals(self) -> np.ndarray:
+        """What was observed beyond what was expected, in sds; of times the martingale residuals, in events."""
+        if self.events is not None:
+            happened, expected = self.events.happened, self.events.expected
+            return (happened - expected) / np.sqrt(max(np.mean(expected), 1e-12))
+        return (self.y - self.mean) / np.maximum(self.sd, 1e-12 * max(np.std(self.y), 1e-300))
 
 
-def chosen_rows(num_rows: int) -> np.ndarray:
-    """Return the fitted rows that are drawn anew, the same for every run."""
+def chosen_rows(num_rows: int, weights: np.ndarray | None = None) -> np.ndarray:
+    """Return the fitted rows that are drawn anew, the same for every run; each as often as it counts."""
+    if weights is not None:
+        return as_often(weights)
     return np.sort(np.random.default_rng(0).permutation(num_rows)[:MOST_ROWS])
+
+
+def as_often(weights: np.ndarray) -> np.ndarray:
+    """Return numbers of rows, each as often as its weight says; a sample of them where they are many, or fractions."""
+    total = np.sum(weights)
+    if total <= MOST_ROWS and np.array_equal(weights, np.round(weights)):
+        return np.repeat(np.arange(len(weights)), weights.astype(int))
+    size = int(np.clip(np.round(total), 1, MOST_ROWS))
+    return np.sort(np.random.default_rng(0).choice(len(weights), size, p=weights / total))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +96,7 @@ class Look:
     @classmethod
     def at(cls, drawn: Drawn) -> "Look":
         """Look at the first columns."""
-        residuals = (drawn.y - drawn.mean) / np.maximum(drawn.sd, 1e-12 * max(np.std(drawn.y), 1e-300))
+        residuals = drawn.residuals
         # Of these families the mean says how large residuals are; where they are smaller, classes are separated.
         least = 1.0 if drawn.kind != "numbers" else 0.0
         found, noise = {}, {}

@@ -112,16 +112,20 @@ def _check_numbers(name, values, model) -> None:
         )
     numbers = values.to_numpy(float)
     if np.ptp(numbers) == 0:
-        raise TableError(
-            f"The target '{shown(name)}' is {numbers[0]:g} in every row, so there is nothing to predict; name another "
-            "--target."
-        )
+        raise TableError(_always(name, numbers[0]))
     if np.max(np.abs(numbers)) > _HUGE:
         raise TableError(f"The target '{shown(name)}' has values beyond {_HUGE:g}; divide it by a unit.")
 
 
+def _always(name, value) -> str:
+    what = f"The target '{shown(name)}' is {value:g} in every row"
+    return f"{what}, so there is nothing to predict; name another --target."
+
+
 def _class_labels(name, values) -> tuple[str, ...]:
     distinct = values.dropna().unique()
+    if len(distinct) < 2 and values.dtype.kind in "iuf":
+        raise TableError(_always(name, distinct[0]))
     if len(distinct) < 2:
         raise TableError(
             f"The target '{shown(name)}' has one class, {listed(_labels_of(values)[:1])}, in every row; "

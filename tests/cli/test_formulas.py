@@ -83,7 +83,7 @@ def test_codes_are_remarked_upon_and_may_be_categories(frame, tmp_path):
         (["--formula", FORMULA, "--prior", "age"], "NAME=DISTRIBUTION", 1),
         (["--formula", FORMULA, "--target", "count"], "either --target COLUMN", 2),
         (["--formula", FORMULA, "--drop", "age"], "the formula chooses the columns", 2),
-        (["--formula", "count ~ age", "--missing", "error"], "rows with missing values are dropped", 2),
+        (["--formula", "count ~ age", "--missing", "mean"], "there is no --missing mean", 2),
         (["--formula", "count ~ age", "--categorical", "school"], "The formula does not use 'school'", 1),
         (["--target", "count", "--prior", "age=Normal(0, 1)"], "only for formulas", 2),
         (["--target", "count", "--family", "poisson"], "only for formulas", 2),
@@ -109,6 +109,8 @@ def test_missing_values_of_new_rows(frame, tmp_path):
     assert set(about["priors"]) == {"Intercept", "age", "treated[yes]"}
     assert [effect["first"] for effect in about["conditional_effects"]] == ["age", "treated"]
     assert list(about["contrasts"]["treated"]) == ["yes - no"]
+    assert list(about["marginal_means"]["treated"]) == ["no", "yes"]
+    assert about["prior_predictive"]["kind"] == "counts"
     new = frame.iloc[:5].copy()
     new.loc[1, "age"], new.loc[2, "treated"], new.loc[3, "count"] = None, None, None
     predict = ["predict", folder, write(new, tmp_path / "new.csv"), "--overwrite", "-o", tmp_path / "out.csv", "--json"]
@@ -122,11 +124,31 @@ def test_missing_values_of_new_rows(frame, tmp_path):
     assert "No row of new.csv is complete" in steinflow_(*predict, "--missing", "drop").stderr
 
 
+def test_missing_text_as_a_level(frame, tmp_path):
+    gaps = frame.assign(treated=frame["treated"].where(np.arange(60) % 4 > 0, None))
+    gaps.loc[1, "age"] = None
+    data, folder = write(gaps, tmp_path / "data.csv"), tmp_path / "run"
+    options = ["--formula", "count ~ age + treated", "--family", "poisson", "--missing", "level", *QUICK]
+    done = steinflow_("fit", data, *options, "-o", folder, "--json")
+    assert done.exit_code == 0, done.output
+    about = json.loads(done.stdout)
+    assert about["data"]["num_rows"] + about["data"]["num_held_out"] == 59
+    assert {"treated[yes]", "treated[missing]"} <= set(about["parameters"])
+    assert any("'treated' are a level of their own" in note for note in about["notes"])
+    done = steinflow_("predict", folder, data, "-o", tmp_path / "out.csv", "--missing", "drop", "--json")
+    assert done.exit_code == 0, done.output
+    assert pandas.read_csv(tmp_path / "out.csv")["prediction"].isna().to_numpy().nonzero()[0].tolist() == [1]
+    held_out = pandas.read_csv(folder / "held_out.csv")
+    again = pandas.read_csv(tmp_path / "out.csv")["prediction"].to_numpy()[held_out["row"] - 1]
+    np.testing.assert_allclose(again, held_out["prediction"], rtol=1e-4)
+
+
 def test_options_of_a_formula():
-    assert problem_of(None, None, None, None, None, None) is None
-    problem = problem_of(["y ~ x", "sigma ~ x"], "t", "log", ["x=Normal(0, 1)"], "w", ["g"])
+    assert problem_of(None, None, None, None, None, None, None) is None
+    problem = problem_of(["y ~ x", "sigma ~ x"], "t", "log", ["x=Normal(0, 1)"], "w", ["g"], "level")
     assert problem.formulas == ("y ~ x", "sigma ~ x")
-    assert (problem.family, problem.link, problem.weights) == ("t", "log", "w")
+    assert (problem.family, problem.link, problem.weights, problem.missing) == ("t", "log", "w", "level")
+    assert problem_of(["y ~ x"], None, None, None, None, None, None).missing == "drop"
     assert (problem.priors, problem.categorical) == ({"x": "Normal(0, 1)"}, ("g",))
     assert problem_name(problem) == "y"
     assert problem_name(None) == ""
@@ -138,7 +160,7 @@ def test_options_of_a_formula():
 def test_options_that_are_only_for_formulas(options):
     family, link, priors, weights = options
     with pytest.raises(typer.BadParameter, match="only for formulas"):
-        problem_of(None, family, link, priors, weights, None)
+        problem_of(None, family, link, priors, weights, None, None)
 
 
 @pytest.mark.slow

@@ -44,6 +44,8 @@ MISUSE = {
     "one row": (lambda: write(tables.numbers(1)), [], "has 1 row;"),
     "constant features": (with_text(a=1, b=2), [], "constant: 'a', 'b'"),
     "constant target": (with_text(y=3), ["--model", "linear"], "nothing to predict"),
+    "constant number": (with_text(y=3), [], "'y' is 3 in every row, so there is nothing to predict"),
+    "nothing known": (with_text(a=None, b=None), [], "nothing is known of 'a', 'b'"),
     "one class": (with_text(y="yes"), [], "one class, 'yes'"),
     "too many classes": (with_text(y=[f"c{k}" for k in range(60)]), [], "too many for classes"),
     "classes of numbers": (with_text(), ["--model", "logistic"], "--model linear"),

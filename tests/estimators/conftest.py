@@ -17,4 +17,5 @@ def diabetes():
 def iris():
     X, y = load_iris(return_X_y=True)
     names = np.array(["setosa", "versicolor", "virginica"])[y]
-    return X, names, sf.SteinClassifier(num_particles=20, num_steps=90, random_state=0).fit(X, names)
+    with pytest.warns(UserWarning, match="'x3' separates the classes"):
+        return X, names, sf.SteinClassifier(num_particles=20, num_steps=90, random_state=0).fit(X, names)

@@ -17,6 +17,8 @@ import steinflow as sf
 from steinflow.estimators import Watch, base
 from steinflow.models.generalized_linear import GeneralizedLinear
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*separates? the:UserWarning")  # of iris
+
 ESTIMATORS = {
     "linear regression": sf.SteinRegressor(),
     "logistic regression": sf.SteinClassifier(),

@@ -1,6 +1,7 @@
 """Classification: probabilities, labels, and more rows."""
 
 import numpy as np
+import pandas
 import pytest
 from sklearn.datasets import load_breast_cancer, load_iris
 
@@ -67,3 +68,17 @@ def test_errors():
 def test_the_only_class_is_named_plainly():
     with pytest.raises(ValueError, match=r"one class, 1\.0\."):
         sf.SteinClassifier().fit(np.zeros((9, 1)), np.ones(9))
+
+
+@pytest.mark.parametrize("as_table", [False, True])
+def test_features_that_separate_the_classes_are_said(monkeypatch, as_table):
+    monkeypatch.setattr(sf.SteinClassifier, "_run", lambda self, *rest: self)
+    rng = np.random.default_rng(0)
+    table = pandas.DataFrame({"a": rng.normal(size=60), "b": 5 + rng.normal(size=60)})
+    apart, mixed = table["a"] + table["b"] > 5, table["a"] + rng.normal(size=60) > 0
+    X, names = (table.assign(c=["u", "v"] * 30), "'a', 'b'") if as_table else (table.to_numpy(), "'x0', 'x1'")
+    with pytest.warns(UserWarning, match=f"{names} together separate the two values") as said:
+        sf.SteinClassifier().fit(X, apart)
+    assert said[0].filename == __file__
+    sf.SteinClassifier().fit(X, mixed)  # a warning would be an error
+    sf.SteinClassifier(hidden=(3,)).fit(X, apart)

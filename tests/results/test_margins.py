@@ -1,5 +1,7 @@
 """Marginal means and contrasts against the coefficients, and against a loop over rows."""
 
+import dataclasses
+
 import numpy as np
 import pandas
 import pytest
@@ -105,3 +107,22 @@ def test_without_groups_all_effects_of_groups_are_zero(table):
     np.testing.assert_allclose(means, [low.mean(), high.mean()], rtol=1e-3)
     difference = sf.contrasts(result, "x", at=[4.0, 6.0], groups=False)["mean"]
     np.testing.assert_allclose(difference, [(high - low).mean()], rtol=1e-3, atol=1e-5)
+
+
+def test_few_whole_numbers_and_codes_are_taken_one_by_one(table):
+    rng = np.random.default_rng(1)
+    coded = table.assign(code=rng.choice([1.5, 2.5], ROWS), dummy=rng.integers(0, 2, ROWS).astype(float))
+    result = started(sf.formula("y ~ C(code) + dummy + x", coded))
+    assert list(sf.contrasts(result, "code").index) == ["2.5 - 1.5"]
+    assert list(sf.contrasts(result, "dummy").index) == ["1 - 0"]
+    assert list(sf.marginal_means(result, "dummy").index) == ["0", "1"]
+
+
+def test_rows_count_as_often_as_their_weights_say(table):
+    times = 1 + np.arange(ROWS) % 3
+    weighted = started(sf.formula("event ~ x + z", table.assign(times=times), family="bernoulli", weights="times"))
+    repeated = dataclasses.replace(
+        weighted, target=sf.formula("event ~ x + z", table.loc[np.repeat(table.index, times)], family="bernoulli")
+    )
+    for find in (sf.marginal_means, sf.contrasts):
+        np.testing.assert_allclose(find(weighted, "z"), find(repeated, "z"), rtol=1e-3, atol=1e-5)

@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from steinflow.tables.alternatives import Model
-from steinflow.tables.checks import model_checks, predictive_shape, worst
-from steinflow.tables.residuals import Drawn
+from steinflow.tables.checks import model_checks, worst
+from steinflow.tables.residuals import Drawn, Events
 
 
 def _model(y, family="gaussian", form="formula"):
@@ -71,6 +71,26 @@ def test_a_group_that_was_left_out_and_a_curve():
     bent = 4 * x**2 - 4 / 3 + rng.normal(size=300)
     checks = model_checks(_drawn(bent, 0 * x, lambda r, m: r.normal(m, 1.5)), None)
     assert "bs(x, df=5)" in _found(checks)["residuals"].remedies[0]
+
+
+def test_an_amount_of_few_values_may_be_a_factor():
+    rng = np.random.default_rng(2)
+    dose = rng.choice([0.5, 1.0, 2.0], 300)
+    y = np.where(dose == 1, 3.0, 0.0) + rng.normal(size=300)
+    drawn = _drawn(y, 0 * y + 1, lambda r, m: r.normal(m, 1.7), dose=dose)
+    for formula, better in (("y ~ x + dose", "y ~ x + C(dose)"), ("y ~ x * dose", "y ~ x * C(dose)")):
+        model = dataclasses.replace(drawn.model, formulas=(formula,), amounts=frozenset({"x", "dose"}))
+        found = _found(model_checks(dataclasses.replace(drawn, used=frozenset({"x", "dose"}), model=model), None))
+        assert found["residuals"].remedies == (f"an effect for each value of 'dose': --formula \"{better}\"",)
+
+
+def test_an_amount_that_was_left_out_is_no_group():
+    rng = np.random.default_rng(2)
+    weeks = rng.integers(5, 25, 300)
+    y = 0.3 * weeks + rng.normal(size=300)
+    advice = _found(model_checks(_drawn(y, 0 * y + y.mean(), lambda r, m: r.normal(m, 2), weeks=weeks), None))
+    assert advice["residuals"].remedies == ("'weeks' as a predictor: --formula \"y ~ x + weeks\"",)
+    assert advice["residuals"].level == "doubtful"
 
 
 def test_advice_can_be_typed():
@@ -203,16 +223,42 @@ def test_noise_that_depends_on_a_column_is_named():
     assert not any("sigma" in advice for advice in _found(model_checks(even, evaluation))["coverage"].remedies)
 
 
-def test_means_by_group():
-    rng = np.random.default_rng(2)
-    codes = rng.integers(0, 4, 200)
-    text = pandas.Series(["b", "a", None, "c"])[codes].reset_index(drop=True)
-    y = codes + rng.normal(size=200)
-    drawn = _drawn(y, 0 * y, _normal, town=text, code=codes, lists=[[k] for k in range(200)])
-    shape = predictive_shape(dataclasses.replace(drawn, used=frozenset({"code"})))
-    assert [(group["column"], group["levels"]) for group in shape["groups"]] == [
-        ("code", ["0", "1", "2", "3"]),  # of the model
-        ("town", ["a", "b", "c", "missing"]),
-    ]
-    np.testing.assert_allclose(shape["groups"][0]["observed"], [y[codes == k].mean() for k in range(4)])
-    assert shape["groups"][0]["high"][3] < 1 < shape["groups"][0]["observed"][3]
+def _times(happened_at, cut_off, expected_at, **columns):
+    """Times that are cut off, under a model whose cumulative hazard at any time is known."""
+    y, happened = np.minimum(happened_at, cut_off), happened_at <= cut_off
+    frame = pandas.DataFrame({"x": np.linspace(-1, 1, len(y)), **columns})
+    events = Events(happened, expected_at(y))
+    model = _model(y, "exponential")
+    return Drawn("times", y, 0 * y + 1, 0 * y + 1, None, frame, frozenset({"x"}), model, events=events)
+
+
+def test_events_that_happen_when_the_model_expects_them_raise_few_alarms():
+    alarms = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        times, cut_off = rng.exponential(size=150), rng.uniform(0.2, 3, 150)
+        drawn = _times(times, cut_off, lambda y: y, g=rng.integers(0, 5, 150).astype(str))
+        alarms += bool(_found(model_checks(drawn, None)))
+    assert alarms <= 1
+
+
+def test_events_that_do_not_happen_when_the_model_expects_them():
+    rng = np.random.default_rng(0)
+    times, cut_off = rng.weibull(3, 200), rng.uniform(0.5, 2, 200)
+    rate = np.sum(times <= cut_off) / np.sum(np.minimum(times, cut_off))
+    found = _found(model_checks(_times(times, cut_off, lambda y: rate * y), None))["events"]
+    assert found.level == "bad"
+    assert found.text.startswith("events come later than the model expects: ")
+    assert "--family weibull" in found.remedies[0]
+    x = np.linspace(-1, 1, 200)
+    times = rng.exponential(np.exp(2 * x))
+    found = _found(model_checks(_times(times, cut_off, lambda y: y, z=x), None))
+    assert "'z', which is not in the model" in found["residuals"].text
+
+
+def test_a_few_events_are_enough_to_look_at():
+    rng = np.random.default_rng(0)
+    drawn = _times(rng.exponential(50, 40), np.ones(40), lambda y: y / 50)
+    assert {check.name for check in model_checks(drawn, None)} == {"events", "residuals"}
+    none = dataclasses.replace(drawn, events=Events(np.zeros(40, bool), drawn.events.expected))
+    assert model_checks(none, None)

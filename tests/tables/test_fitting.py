@@ -64,6 +64,21 @@ def test_missing_values_are_filled_with_the_mean():
     assert any("Filled in the mean" in note for note in prepared.notes)
 
 
+def test_missing_text_may_be_a_level():
+    frame = tables.two_classes()
+    frame["color"] = frame["color"].where(np.arange(120) % 5 > 0, None)
+    frame.loc[1:3, "a"] = np.nan
+    prepared = prepare(frame, "y", missing="level")
+    assert len(prepared.y) + len(prepared.held_out[1]) == 117
+    [color] = [column for column in prepared.problem.features.columns if column.name == "color"]
+    assert "missing" in color.values
+    assert any("'color' are a level of their own, 'missing'" in note for note in prepared.notes)
+    again, _ = prepared.problem.features.matrix(frame.assign(a=0.0))
+    assert np.isfinite(again).all()
+    column = prepared.problem.features.labels.index("color = missing")
+    np.testing.assert_array_equal(again[:, column], frame["color"].isna())
+
+
 def test_no_rows_left():
     frame = tables.numbers().assign(a=[np.nan, 1.0] * 30, b=[1.0, np.nan] * 30)
     with pytest.raises(TableError, match="has 0 rows left"):

@@ -1,5 +1,6 @@
 """A formula in a run: it comes back from plain values."""
 
+import dataclasses
 import json
 
 import example_tables as tables
@@ -41,6 +42,32 @@ def test_the_target_comes_back_from_what_was_learned(frame):
     )
     assert back.about.response.levels == target.about.response.levels == tuple("dcba")
     jax.tree.map(np.testing.assert_array_equal, jax.tree.leaves(back), jax.tree.leaves(target))
+
+
+@dataclasses.dataclass
+class FakeResult:
+    target: object = None
+
+
+def test_missing_text_is_a_level_again_for_other_tables(frame):
+    text = [[None, "b", "a"][k % 3] for k in range(len(frame))]
+    frame = frame.assign(text=text, order=pandas.Categorical(text, ["b", "a"]))
+    problem = FormulaProblem(("x ~ text + order",), "gaussian", missing="level")
+    assert FormulaProblem.from_json(json.loads(json.dumps(problem.to_json()))) == problem
+    fitted = FormulaFit(problem, problem.target(frame))
+    learned = json.loads(json.dumps(fitted.learned()))
+    assert learned["rows"]["text"] == text
+    back = FormulaFit(problem).restore(FakeResult(), learned)
+    jax.tree.map(np.testing.assert_array_equal, jax.tree.leaves(back.target), jax.tree.leaves(fitted.target))
+    assert back.target.about.filled == ("order", "text")
+    assert back.target.about.frame["order"].cat.categories.tolist() == ["b", "a", "missing"]
+    assert back.needed == ["order", "text"]
+    assert back.must_be_known == []
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        back.target.rows(frame[["text", "order"]].iloc[:3]),
+        fitted.target.rows(frame[:3]),
+    )
 
 
 def test_restored_with_its_posterior(of_formula):

@@ -55,6 +55,19 @@ def test_what_comes_from_the_model_is_calibrated_under_it():
     assert evaluation["metrics"]["r2"] == pytest.approx(1 - np.mean(error**2) / np.var(y))
 
 
+@pytest.mark.parametrize("rate", [0.2, 0.7, 3.0])
+def test_intervals_of_few_counts_are_calibrated_under_the_model(rate):
+    """Of rare events, nearly all lie in intervals that end at a count."""
+    rng = np.random.default_rng(0)
+    estimator = known(sf.SteinPoissonRegressor(), {"w": np.full((2, 2), np.log(rate)) * [0, 1]})
+    y = rng.poisson(rate, 20_000).astype(float)
+    evaluation = evaluate(estimator, np.zeros((len(y), 1)), y)
+    assert evaluation["metrics"]["coverage_90"] == pytest.approx(0.9, abs=0.005)
+    for level, inside, count in evaluation["calibration"]:
+        assert inside == pytest.approx(level, abs=0.01)
+        assert count == len(y)
+
+
 def test_one_row_has_no_variance_to_explain():
     estimator = known(sf.SteinRegressor(), {"w": np.zeros((2, 2)), "log_gamma": np.zeros(2)})
     metrics = evaluate(estimator, np.zeros((1, 1)), np.ones(1))["metrics"]

@@ -42,6 +42,7 @@ def test_codes_are_noticed_by_name_or_by_what_they_do(name, values, y, expected)
 
 
 def test_a_network_has_no_slopes():
+    assert "score ~ ... + (1 |" in about_codes(pandas.DataFrame({"subject no": CODES}), None, "score")[0]
     [remark] = about_codes(pandas.DataFrame({"subject no": CODES}), is_network=True)
     assert "--categorical 'subject no'." in remark
     assert not re.search("slope|formula", remark)

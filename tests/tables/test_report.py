@@ -24,6 +24,9 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+# The texts below and beside each chart.
+TICKS = """[...document.querySelectorAll("svg")].flatMap((svg) => ["middle", "end"].map((anchor) =>
+  [...svg.querySelectorAll(`:scope > text[text-anchor=${anchor}]`)].map((text) => text.textContent)))"""
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: apt-get install chromium")
 
 
@@ -147,11 +150,17 @@ def test_renders_a_formula(opened, width, height, scheme):
     page = opened("formula", width=width, height=height, scheme=scheme)
     assert page.locator("#effects-0 .ribbon").count() == 2  # a, for both values of y
     assert page.locator("#effects .legend i").count() == 2
-    assert page.locator("#group-0 .dot").count() == 3
+    assert page.locator("#groups-0 .dot").count() == 3
+    assert page.locator("#margins-0 .dot").count() == 2  # no and yes
+    assert page.locator("#margins-1 .dot").count() == 1  # the difference
+    assert page.locator("#prior .mark").count() > 5
+    ticks = page.evaluate(TICKS)
+    assert all(len(set(texts)) == len(texts) for texts in ticks)
+    assert sum(map(len, ticks)) > 50
     assert page.locator("#predictive .seen").count() > 5
     assert page.locator("#checks .lamp").count() >= 5
     assert page.locator("#motion .particle").count() == 20
-    assert tables.HOSTILE_CELL[:8] in page.locator("#group-0").text_content()
+    assert tables.HOSTILE_CELL[:8] in page.locator("#groups-0").text_content()
     assert "Normal(" in page.locator("#posterior table").text_content()  # the priors
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert not page.evaluate("[...document.querySelectorAll('svg')].some(svg => svg.outerHTML.includes('NaN'))")

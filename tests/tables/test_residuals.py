@@ -5,7 +5,7 @@ import pandas
 from scipy import stats
 
 from steinflow.tables.alternatives import Model
-from steinflow.tables.residuals import Drawn, Look, _explained, chosen_rows, levels_of
+from steinflow.tables.residuals import MOST_ROWS, Drawn, Look, _explained, as_often, chosen_rows, levels_of
 
 RNG = np.random.default_rng(0)
 
@@ -62,3 +62,14 @@ def test_the_same_rows_are_drawn_anew():
     assert len(np.unique(rows)) == 2000
     np.testing.assert_array_equal(rows, chosen_rows(5000))
     np.testing.assert_array_equal(chosen_rows(10), np.arange(10))
+
+
+def test_rows_count_as_often_as_their_weights_say():
+    np.testing.assert_array_equal(as_often(np.array([2.0, 1.0, 3.0])), [0, 0, 1, 2, 2, 2])
+    np.testing.assert_array_equal(chosen_rows(2, np.array([1.0, 2.0])), [0, 1, 1])
+    many = as_often(np.array([3e6, 1e6]))
+    assert len(many) == MOST_ROWS
+    np.testing.assert_allclose(np.mean(many == 0), 0.75, atol=0.03)
+    fractions = as_often(np.array([0.5, 1.5] * 500))
+    assert len(fractions) == 1000
+    np.testing.assert_allclose(np.mean(fractions % 2), 0.75, atol=0.05)

@@ -7,6 +7,7 @@ from typing import Any, Literal, SupportsIndex
 import jax.numpy as jnp
 import numpy as np
 
+from steinflow.models.columns import counted
 from steinflow.models.families.names import family_named, link_of
 from steinflow.models.formulas.cells import check_predictors
 from steinflow.models.formulas.design import Design, collinear, far, names_of_columns, warn
@@ -29,9 +30,9 @@ from steinflow.models.formulas.response import (
 from steinflow.models.formulas.separation import separated
 from steinflow.models.formulas.syntax import Formula, FormulaError, as_formula_error, columns_of, parse
 from steinflow.models.formulas.tables import (
-    MISSING_LEVEL,
     as_frame,
     as_known,
+    as_levels,
     check_columns,
     complete_rows,
     text_with_gaps,
@@ -82,7 +83,7 @@ def formula(
         priors: NumPyro distributions, or texts that describe them, by parameter name: `{"x": "Normal(0, 1)"}`, or by
             that of a level, `"z[b]"`. All other priors are weakly informative and scaled to the data;
             `print(target.priors)` shows all priors.
-        weights: the column that says how many times each row counts.
+        weights: the column that says how many times each row counts; rows of weight 0 are left out.
         missing: "drop" leaves out rows with missing values; "level" makes those of text a level of their own, the last
             one, called "missing", and leaves out the other rows.
         functions: further functions that the formula may call, by name.
@@ -117,7 +118,10 @@ def formula(
     frame = frame.assign(**{name: with_missing_level(frame[name]) for name in filled})
     frame, row_numbers, notes = complete_rows(frame, names)
     if filled:
-        notes += (f"Missing values of {', '.join(map(repr, filled))} are a level of their own, {MISSING_LEVEL!r}.",)
+        notes += (as_levels(filled),)
+    if weights and (counts := (frame[weights] != 0).to_numpy(bool)).any() and not counts.all():
+        frame, row_numbers = frame[counts].reset_index(drop=True), row_numbers[counts]
+        notes += (f"Left out {counted(int(np.sum(~counts)), 'row')} of weight 0.",)
     if leaked := sorted((response_columns(response_term) - trial_columns(response_term)) & set(predictor_columns)):
         notes += (f"The response is predicted from its own column {leaked[0]!r}; leave that out of the predictors.",)
     frame = frame.apply(as_known)

@@ -250,7 +250,8 @@ def for_family(response: Response, kind: type[Family]) -> tuple[Family, Response
         )
     if response.levels is not None and kind.name != "bernoulli":
         raise FormulaError(
-            f"The family {kind.name!r} needs numbers; {name!r} holds text such as {response.levels[0]!r}."
+            f"The family {kind.name!r} needs numbers; {name!r} holds text such as {response.levels[0]!r}. For two "
+            "classes take family='bernoulli', for more 'categorical' or 'cumulative'."
         )
     if kind.name in _WITH_SPREAD and np.ptp(y) == 0:
         raise FormulaError(f"The response {name!r} is {y[0]:g} in every row, so there is nothing to predict.")

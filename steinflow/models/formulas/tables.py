@@ -5,12 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from steinflow.models.columns import nearest
+from steinflow.models.columns import MISSING_LEVEL, nearest
 from steinflow.models.formulas.syntax import FormulaError
 
 # What pandas calls a DataFrame; its own types help no checker.
 Frame = Any
-MISSING_LEVEL = "missing"
 
 
 def as_frame(table: Any) -> Frame:
@@ -95,6 +94,11 @@ def with_missing_level(values: Any) -> Any:
     return pandas.Series(
         pandas.Categorical(text.fillna(MISSING_LEVEL), [*levels, MISSING_LEVEL], ordered=True), name=values.name
     )
+
+
+def as_levels(names: Collection[str]) -> str:
+    """Return the remark about columns whose missing values are a level."""
+    return f"Missing values of {', '.join(map(repr, names))} are a level of their own, {MISSING_LEVEL!r}."
 
 
 def as_known(values: Any) -> Any:

@@ -41,7 +41,8 @@ def report_html(run: Run) -> str:
     """Return the report of a run as the text of an HTML file."""
     style = _part("style.css")
     script = '"use strict";\n(() => {\n' + "".join(map(_part, _SCRIPTS)) + "})();\n"
-    title, body = body_of(run)
+    charts = charts_of(run)
+    title, body = body_of(run, charts)
     return _PAGE.format(
         style=style,
         style_hash=_checksum(style),
@@ -49,7 +50,7 @@ def report_html(run: Run) -> str:
         script_hash=_checksum(script),
         title=title,
         body=body,
-        data=_data_block(charts_of(run)),
+        data=_data_block(charts),
     )
 
 

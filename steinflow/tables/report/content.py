@@ -7,9 +7,10 @@ import numpy as np
 from steinflow.results.summary import columns_of
 from steinflow.tables.formula_problems import FormulaFit
 from steinflow.tables.parameters import FOLLOWED, Parameters, in_units, parameter_names
-from steinflow.tables.report.formulas import effects_of, groups_of
+from steinflow.tables.report.formulas import effects_of, groups_of, margin_charts
 from steinflow.tables.report.numbers import plain_numbers
 from steinflow.tables.runs import Run
+from steinflow.tables.shapes import prior_shape
 
 _FOREST = 40  # parameters in the forest
 _MOVING = 8  # parameters to choose from in the motion
@@ -42,7 +43,14 @@ def response_name(run: Run) -> str:
 
 def _of_formula(run):
     fitted = run.estimator
-    return {"effects": effects_of(fitted), "groups": groups_of(fitted)} if isinstance(fitted, FormulaFit) else {}
+    if not isinstance(fitted, FormulaFit):
+        return {}
+    return {
+        "effects": effects_of(fitted),
+        "margins": margin_charts(fitted),
+        "groups": groups_of(fitted),
+        "prior": prior_shape(fitted),
+    }
 
 
 def _followed(run, recorded):

@@ -22,12 +22,21 @@ function draw(parent, tag, attributes, text) {
 
 const short = (text, most) => (text.length <= most ? text : text.slice(0, Math.max(1, most - 1)) + "…");
 
-function number(x) {
+function number(x, digits = 3) {
   if (x === null || x === undefined || !isFinite(x)) return "–";
   if (x === 0) return "0";
   const size = Math.abs(x);
-  if (size >= 1e5 || size < 1e-3) return x.toExponential(1).replace("e+", "e");
-  return String(Number(x.toPrecision(3)));
+  if (size >= 1e6 || size < 1e-3) return x.toExponential(digits - 2).replace("e+", "e");
+  return String(Number(x.toPrecision(digits)));
+}
+
+/** Texts for the ticks of an axis, with as many digits as it takes to tell them apart. */
+function labels(ticks) {
+  for (let digits = 3; digits < 12; digits++) {
+    const texts = ticks.map((tick) => number(tick, digits));
+    if (new Set(texts).size === ticks.length) return texts;
+  }
+  return ticks.map(String);
 }
 
 const finite = (values) => values.filter((v) => v !== null && isFinite(v));
@@ -47,7 +56,7 @@ function ticks([low, high], count) {
   const step = [1, 2, 5, 10].map((k) => k * power).find((s) => s >= rough) || power;
   const found = [];
   for (let k = Math.ceil(low / step); k * step <= high + 1e-9 * step && found.length < 50; k++) found.push(k * step);
-  return found;
+  return found.length < 2 && count < 10 ? ticks([low, high], count + 1) : found; // one tick says nothing about a scale
 }
 
 function logTicks([low, high]) {
@@ -82,14 +91,17 @@ function axes(container, options) {
   draw(clip, "rect", { x: left, y: top, width: Math.max(0, width - left - right), height: Math.max(0, height - top - bottom) });
   if (options.title) draw(svg, "text", { x: left, y: 14, class: "title" }, options.title);
   const yTicks = options.yTicks || (options.logY ? logTicks(options.y) : ticks(options.y, 4));
-  for (const tick of yTicks) {
+  const yTexts = options.yFormat ? yTicks.map(options.yFormat) : labels(yTicks);
+  yTicks.forEach((tick, i) => {
     draw(svg, "line", { x1: left, x2: width - right, y1: y(tick), y2: y(tick), class: "gridline" });
-    draw(svg, "text", { x: left - 8, y: y(tick) + 4, "text-anchor": "end" }, (options.yFormat || number)(tick));
-  }
+    draw(svg, "text", { x: left - 8, y: y(tick) + 4, "text-anchor": "end" }, yTexts[i]);
+  });
   draw(svg, "line", { x1: left, x2: width - right, y1: height - bottom, y2: height - bottom, class: "axis" });
-  for (const tick of options.xTicks || ticks(options.x, Math.min(6, width / 70))) {
-    draw(svg, "text", { x: x(tick), y: height - bottom + 17, "text-anchor": "middle" }, (options.xFormat || number)(tick));
-  }
+  const xTicks = options.xTicks || ticks(options.x, Math.min(6, (width - left) / 70));
+  const xTexts = options.xFormat ? xTicks.map(options.xFormat) : labels(xTicks);
+  xTicks.forEach((tick, i) => {
+    draw(svg, "text", { x: x(tick), y: height - bottom + 17, "text-anchor": "middle" }, xTexts[i]);
+  });
   const characters = (width - left) / 7;
   if (options.xLabel) {
     draw(svg, "text", { x: (left + width - right) / 2, y: height - 4, "text-anchor": "middle" }, short(options.xLabel, characters));

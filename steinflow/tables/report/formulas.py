@@ -5,15 +5,15 @@ from typing import Any
 import numpy as np
 
 from steinflow.results.curves import effect_of
-from steinflow.results.margins import contrasts
+from steinflow.results.margins import contrasts, has_levels, marginal_means
 from steinflow.results.summary import weighted_quantiles
 from steinflow.tables.formula_problems import FormulaFit
 from steinflow.tables.report.numbers import plain_numbers
 
 _MOST_EFFECTS = 12
 _MOST_LEVELS = 40
-_MOST_CONTRASTS = 12  # levels of a predictor
-_MOST_ROWS = 20_000  # that contrasts are averaged over
+_MOST_VALUES = 12  # levels of a predictor
+_MOST_ROWS = 20_000  # that means are averaged over
 
 
 def effects_of(fitted: FormulaFit) -> list[dict[str, Any]]:
@@ -48,17 +48,52 @@ def effects_of(fitted: FormulaFit) -> list[dict[str, Any]]:
     return found
 
 
-def contrasts_of(fitted: FormulaFit) -> dict[str, dict[str, dict[str, float]]]:
-    """Return by predictor how the mean response differs between its values, averaged over the rows.
+def margins_of(fitted: FormulaFit) -> dict[str, dict[str, Any]]:
+    """Return `marginal_means` and `contrasts`: by predictor, the mean response for its values and how it differs.
 
-    Predictors with many levels are left out, and so are all of them where there are very many rows.
+    They are averages over the rows. Predictors with many levels are left out, and so are all of them where there are
+    very many rows; other numbers have contrasts only, for one unit more.
     """
-    frame, found = fitted.target.about.frame, {}
-    for name in sorted({name for names in fitted.target.effects() for name in names}):
-        is_few = fitted.is_amount(name) or 1 < frame[name].nunique() <= _MOST_CONTRASTS
-        if is_few and len(frame) <= _MOST_ROWS:
-            found[name] = contrasts(fitted.result_, name).to_dict("index")
-    return found
+    frame, result = fitted.target.about.frame, fitted.result_
+    names = sorted({name for names in fitted.target.effects() for name in names})
+    names = names if len(frame) <= _MOST_ROWS else []
+    amounts = [name for name in names if not has_levels(fitted.target, name)]
+    levels = [name for name in names if name not in amounts and 1 < frame[name].nunique() <= _MOST_VALUES]
+    return {
+        "marginal_means": {name: marginal_means(result, name).to_dict("index") for name in levels},
+        "contrasts": {name: contrasts(result, name).to_dict("index") for name in sorted(amounts + levels)},
+    }
+
+
+def margin_charts(fitted: FormulaFit) -> list[dict[str, Any]]:
+    """Return a chart of the means for the levels of each predictor, and one of their differences."""
+    found, name = margins_of(fitted), _mean_of(fitted)
+    return [
+        _intervals(title, found[kind][predictor], from_zero=kind == "contrasts")
+        for predictor in found["marginal_means"]
+        for kind, title in (("marginal_means", f"{name} by {predictor}"), ("contrasts", f"Differences by {predictor}"))
+    ]
+
+
+def _intervals(title, rows, *, from_zero) -> dict[str, Any]:
+    values = list(rows.values())
+    quantiles = [[each["5%"], None, each["50%"], None, each["95%"]] for each in values]
+    return {
+        "title": title,
+        "names": list(rows),
+        "mean": plain_numbers(np.array([each["mean"] for each in values])),
+        "sd": plain_numbers(np.array([each["sd"] for each in values])),
+        "quantiles": quantiles,
+        "fromZero": from_zero,
+    }
+
+
+def _mean_of(fitted) -> str:
+    """Return what the mean of the response is called."""
+    name, classes = fitted.target.about.response.name, fitted.classes
+    if classes is None:
+        return f"Mean of {name}"
+    return f"P({name} = {classes[1]})" if len(classes) == 2 else f"P({name})"
 
 
 def groups_of(fitted: FormulaFit) -> list[dict[str, Any]]:

@@ -50,7 +50,10 @@ function drawEffect(cell, effect) {
     const seen = effect.observed ? `\nthe rows of the table: ${number(effect.observed[i])}` : "";
     return `${effect.first}: ${where}${curve.label === null ? "" : `\n${curve.label}`}\n${number(curve.middle[i])}\n90%: ${number(curve.low[i])} to ${number(curve.high[i])}${seen}`;
   };
-  (effect.observed || []).forEach((mean, i) => {
+  if (effect.observed && !effect.levels) {
+    draw(plot.inside, "path", { d: path(effect.curves[0].x.map(plot.x), effect.observed.map(plot.y)), class: "seen-line" });
+  }
+  (effect.levels ? effect.observed || [] : []).forEach((mean, i) => {
     draw(plot.inside, "rect", { x: plot.x(i) - 10, width: 20, y: plot.y(mean) - 3, height: 6, class: "seen" });
   });
   effect.curves.forEach((curve, k) => {
@@ -72,20 +75,48 @@ function drawEffect(cell, effect) {
 }
 
 function groups() {
-  const box = byId("groups");
+  drawForests("groups", data.groups);
+}
+
+function margins() {
+  drawForests("margins", data.margins);
+}
+
+function drawForests(id, all) {
+  const box = byId(id);
   if (!box) return;
-  const charts = data.groups.map((_, k) => Object.assign(html("div", undefined, "chart"), { id: `group-${k}` }));
-  box.replaceChildren(...data.groups.map((group, k) => {
+  const charts = all.map((_, k) => Object.assign(html("div", undefined, "chart"), { id: `${id}-${k}` }));
+  box.replaceChildren(...all.map((each, k) => {
     const cell = html("div");
-    cell.append(html("p", group.title, "cell-name"), charts[k]);
+    cell.append(html("p", each.title, "cell-name"), charts[k]);
     return cell;
   }));
-  data.groups.forEach((group, k) => drawForest(charts[k], group));
+  all.forEach((each, k) => drawForest(charts[k], each, each.fromZero));
 }
 
 function predictive() {
-  const box = byId("predictive"), shown = data.predictive;
+  drawBeside("predictive", data.predictive, "the model expects");
+}
+
+function prior() {
+  drawBeside("prior", data.prior, "the priors expect");
+  const beyond = Math.round(100 * ((data.prior || {}).beyond || 0));
+  if (beyond > 0) byId("prior").append(html("p", `${beyond}% of the values drawn lie beyond the chart.`, "hint"));
+}
+
+/** The rows of the table beside data sets that were drawn. */
+function drawBeside(id, shown, who) {
+  const box = byId(id);
   if (!box || !shown) return;
+  if (shown.kind === "classes" || shown.kind === "times") {
+    const isTimes = shown.kind === "times", x = isTimes ? shown.times : shown.levels.map((_, i) => i);
+    drawEffect(box, {
+      first: data.target, second: null, levels: shown.levels || null, observed: shown.observed,
+      response: isTimes ? "Share of rows without the event" : "Share of the rows",
+      curves: [{ label: null, x, low: shown.low, middle: shown.middle, high: shown.high }],
+    });
+    return;
+  }
   // On the scale of square roots, where counts scatter about as much in tall bars as in low ones.
   const root = Math.sqrt, { edges, observed, low, middle, high } = shown;
   const isCount = shown.kind === "counts", most = Math.max(...observed, ...high);
@@ -100,6 +131,6 @@ function predictive() {
     draw(plot.inside, "line", { x1: middleX, x2: middleX, y1: plot.y(root(low[i])), y2: plot.y(root(high[i])), class: "curve color-a" });
     draw(plot.inside, "circle", { cx: middleX, cy: plot.y(root(middle[i])), r: Math.min(3.5, Math.max(1.5, (x1 - x0) / 4)), class: "mark color-a" });
     const where = isCount ? String(Math.round((edges[i] + edges[i + 1]) / 2)) : `${number(edges[i])} to ${number(edges[i + 1])}`;
-    explain(draw(plot.svg, "rect", { x: x0, width: x1 - x0, y: plot.top, height: plot.height - plot.top - plot.bottom, class: "hit" }), () => `${where}: ${count} rows\nthe model expects ${number(middle[i])}, 90%: ${number(low[i])} to ${number(high[i])}`);
+    explain(draw(plot.svg, "rect", { x: x0, width: x1 - x0, y: plot.top, height: plot.height - plot.top - plot.bottom, class: "hit" }), () => `${where}: ${count} rows\n${who} ${number(middle[i])}, 90%: ${number(low[i])} to ${number(high[i])}`);
   });
 }

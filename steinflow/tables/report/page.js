@@ -7,8 +7,10 @@ function all() {
   traces();
   moving();
   effects();
+  margins();
   groups();
   predictive();
+  prior();
   grouped();
   if (!data.heldOut || !data.heldOut.calibration) return;
   calibration();

@@ -9,24 +9,25 @@ function forest() {
   drawForest(byId("forest"), coefficients.names.length ? coefficients : others);
 }
 
-function drawForest(box, posterior) {
+/** Means with their central 90%, and 50% where that is given; zero is in sight where they are effects. */
+function drawForest(box, posterior, fromZero = true) {
   const width = box.clientWidth, row = 26, count = posterior.names.length;
   const longest = Math.max(...posterior.names.map((name) => name.length));
   const names = Math.min(300, width * 0.45, 30 + 7.6 * longest), height = count * row + 34;
-  const range = extent(posterior.quantiles.flat().concat([0]), 0.03);
+  const range = extent(posterior.quantiles.flat().concat(fromZero ? [0] : []), 0.03);
   const plot = axes(box, { height, x: range, y: [0, 1], yTicks: [], left: names, top: 4, bottom: 26, right: 14 });
   for (const tick of ticks(range, Math.min(6, (width - names) / 70))) {
     draw(plot.svg, "line", { x1: plot.x(tick), x2: plot.x(tick), y1: 4, y2: height - 26, class: "gridline" });
   }
-  draw(plot.svg, "line", { x1: plot.x(0), x2: plot.x(0), y1: 4, y2: height - 26, class: "zero" });
+  if (fromZero) draw(plot.svg, "line", { x1: plot.x(0), x2: plot.x(0), y1: 4, y2: height - 26, class: "zero" });
   posterior.names.forEach((name, k) => {
     const y = 4 + row * (k + 0.5), [q05, q25, , q75, q95] = posterior.quantiles[k];
     const hit = draw(plot.svg, "rect", { x: 0, y: y - row / 2, width, height: row, class: "hit" });
     const group = draw(plot.svg, "g", { "pointer-events": "none" });
     draw(group, "text", { x: names - 12, y: y + 4, "text-anchor": "end", class: "name" }, short(name, names / 7.4));
-    if ([q05, q25, q75, q95].some((q) => q === null)) return;
+    if (q05 === null || q95 === null) return;
     draw(group, "line", { x1: plot.x(q05), x2: plot.x(q95), y1: y, y2: y, class: "thin" });
-    draw(group, "line", { x1: plot.x(q25), x2: plot.x(q75), y1: y, y2: y, class: "thick" });
+    if (q25 !== null && q75 !== null) draw(group, "line", { x1: plot.x(q25), x2: plot.x(q75), y1: y, y2: y, class: "thick" });
     draw(group, "circle", { cx: plot.x(posterior.mean[k]), cy: y, r: 4.5, class: "dot" });
     explain(hit, () => `${name}\nmean ${number(posterior.mean[k])}, sd ${number(posterior.sd[k])}\n90%: ${number(q05)} to ${number(q95)}`);
   });

@@ -14,8 +14,8 @@ from steinflow.tables.report.words import model_in_words
 from steinflow.tables.runs import Run
 
 
-def body_of(run: Run) -> tuple[str, str]:
-    """Return the title of a report and its body, as HTML."""
+def body_of(run: Run, charts: dict[str, Any]) -> tuple[str, str]:
+    """Return the title of a report and its body, as HTML; the charts are those of `charts_of`."""
     title = f"{_text(response_name(run))} · steinflow"
     sections = [
         _header(run),
@@ -24,7 +24,7 @@ def body_of(run: Run) -> tuple[str, str]:
         _cards(run),
         _notes(run),
         _model(run),
-        _effects(run),
+        _effects(run, charts),
         _section(
             "posterior",
             "The posterior",
@@ -95,6 +95,8 @@ def _checks(run):
     chart = ""
     if run.predictive is not None:
         hint = "Grey: the rows of the table. Blue: what the model expects, with 90% of the data sets drawn from it."
+        if run.predictive["kind"] == "times":
+            hint += " Where it is not known when a row has its event, its share is estimated (Kaplan and Meier)."
         chart = _chart("predictive", "The table, and data drawn from the model", hint, classes="chart")
         if run.predictive.get("groups"):
             hint = "The same about means. Grey: of the rows of the table. Blue: what the model expects."
@@ -112,10 +114,21 @@ def _model(run):
     formulas = (
         f"<pre>{_text(chr(10).join(run.problem.formulas))}</pre>" if isinstance(run.problem, FormulaProblem) else ""
     )
-    return _section("words", "The model in words", f"{formulas}<ul>{lines}</ul>")
+    return _section("words", "The model in words", f"{formulas}<ul>{lines}</ul>", _prior(run))
 
 
-def _effects(run):
+def _prior(run):
+    if not isinstance(run.estimator, FormulaFit):
+        return ""
+    hint = (
+        "Before any row was seen. Grey: the rows of the table. Blue: the median and the central 90% of data sets drawn "
+        "from the priors alone. Look at where values lie, not at how many: priors do no harm if they allow those of "
+        "the table, and much else."
+    )
+    return _chart("prior", "The table, and what the priors expect", hint, classes="chart")
+
+
+def _effects(run, charts):
     fitted = run.estimator
     if not isinstance(fitted, FormulaFit):
         return ""
@@ -129,6 +142,16 @@ def _effects(run):
             "effects-section",
             "Effects of predictors",
             f'<p class="hint">{hint}</p><div id="effects" class="columns"></div>',
+        )
+    if charts["margins"]:
+        hint = (
+            "The mean if all rows had this value and all else stayed as it is, averaged over the rows. Dot: mean; "
+            "line: central 90%."
+        )
+        sections += _section(
+            "margins-section",
+            "Means and differences",
+            f'<p class="hint">{hint}</p><div id="margins" class="columns"></div>',
         )
     if fitted.target.regression.group_names():
         hint = (

@@ -21,7 +21,7 @@ from steinflow.models.formulas import FormulaError
         ("grade ~ x", {"family": "bernoulli"}, "two texts; 'grade' has 1, 2, 3, 4: for more classes"),
         ("y ~ x", {"family": "beta"}, "strictly between 0 and 1"),
         ("yes ~ x", {"family": "categorical"}, "needs three classes or more; 'yes' has '0', '1'"),
-        ("z ~ x", {}, "needs numbers; 'z' holds text such as 'a'"),
+        ("z ~ x", {}, "needs numbers; 'z' holds text such as 'a'.*family='bernoulli'"),
         ("y ~ x", {"family": "gamma", "link": "logit"}, "takes the links log, identity"),
         ("y ~ x + (1 | constant)", {}, "one level only"),
         ("y ~ x", {"weights": "negative"}, "Weights must be positive"),
@@ -126,3 +126,11 @@ def test_new_tables_need_the_columns_and_no_gaps(table):
         target.rows({"z": [1.0]})
     with pytest.raises(FormulaError, match="1 missing values"):
         target.rows({"x": [1.0, np.nan]})
+
+
+def test_rows_of_weight_zero_are_left_out(table):
+    times = np.arange(len(table)) % 3
+    with pytest.warns(UserWarning, match="Left out 20 rows of weight 0"):
+        target = sf.formula("y ~ x", table.assign(times=times), weights="times")
+    np.testing.assert_array_equal(target.about.row_numbers, np.flatnonzero(times))
+    np.testing.assert_array_equal(target.about.response.y, table["y"][times > 0])

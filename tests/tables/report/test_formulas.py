@@ -4,8 +4,9 @@ import example_tables as tables
 import numpy as np
 import pytest
 
+import steinflow as sf
 from steinflow.tables.formula_problems import FormulaFit, FormulaProblem
-from steinflow.tables.report.formulas import contrasts_of, effects_of, groups_of, in_words
+from steinflow.tables.report.formulas import effects_of, groups_of, in_words, margin_charts, margins_of
 
 
 def words(formulas, family="gaussian", **options):
@@ -61,8 +62,14 @@ def test_codes_are_drawn_as_points(of_flags):
     assert effects["a"]["response"] == "P(y = 1)"
 
 
-def test_contrasts_for_scripts(of_flags):
-    found = contrasts_of(of_flags.estimator)
-    assert set(found) == {"a", "code", "color"}
-    assert list(found["code"]) == ["2 - 1", "3 - 1"]
-    assert set(found["code"]["2 - 1"]) == {"mean", "sd", "5%", "50%", "95%"}
+def test_means_and_contrasts_are_those_of_python(of_flags):
+    found = margins_of(of_flags.estimator)
+    assert set(found["contrasts"]) == {"a", "code", "color"}
+    assert set(found["marginal_means"]) == {"code", "color"}
+    assert list(found["contrasts"]["code"]) == ["2 - 1", "3 - 1"]
+    assert found["contrasts"]["code"] == sf.contrasts(of_flags.result, "code").to_dict("index")
+    assert found["marginal_means"]["code"] == sf.marginal_means(of_flags.result, "code").to_dict("index")
+    charts = margin_charts(of_flags.estimator)
+    assert [chart["title"] for chart in charts[:2]] == ["P(y = 1) by code", "Differences by code"]
+    assert [chart["fromZero"] for chart in charts] == [False, True] * 2
+    assert charts[0]["names"] == ["1", "2", "3"]

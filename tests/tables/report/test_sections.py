@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from steinflow.tables.report.content import charts_of
 from steinflow.tables.report.sections import _text, body_of
 
 
@@ -14,7 +15,7 @@ def ids(body):
 @pytest.mark.parametrize("name", ["of_numbers", "of_classes", "of_formula"])
 def test_every_element_is_closed_and_every_number_is_there(name, request):
     run = request.getfixturevalue(name)
-    _, body = body_of(run)
+    _, body = body_of(run, charts_of(run))
     for tag in ("section", "div", "table", "ul", "li", "p", "tr"):
         assert len(re.findall(rf"<{tag}[ >]", body)) == body.count(f"</{tag}>"), tag
     assert f"{run.data['num_rows']} rows fitted" in body
@@ -26,10 +27,10 @@ def test_every_element_is_closed_and_every_number_is_there(name, request):
 
 
 def test_sections_that_belong_to_one_kind(of_numbers, of_classes, of_formula):
-    numbers, classes, formula = (ids(body_of(run)[1]) for run in (of_numbers, of_classes, of_formula))
-    assert {"words", "effects", "groups"} <= formula
+    numbers, classes, formula = (ids(body_of(run, charts_of(run))[1]) for run in (of_numbers, of_classes, of_formula))
+    assert {"words", "effects", "margins", "groups", "prior"} <= formula
     assert "words" in numbers & classes
-    assert not {"effects", "groups"} & (numbers | classes)
+    assert not {"effects", "margins", "groups", "prior"} & (numbers | classes)
     assert "scatter" in numbers
     assert {"probabilities", "confusion"} <= classes
 
