@@ -3,6 +3,7 @@
     python -m benchmarks.networks                             # all, into docs/networks-measured.md; a day on two cores
     python -m benchmarks.networks published --sets airfoil --seeds 5
     python -m benchmarks.networks uci --sets boston yacht --seeds 3
+    python -m benchmarks.networks noisy --seeds 3
     python -m benchmarks.networks digits --seeds 2
     python -m benchmarks.networks truth --seeds 1
 
@@ -17,12 +18,12 @@ split, in the folder named by STEINFLOW_DATA. `uci` takes the standard splits of
 import argparse
 
 from benchmarks.networks.images import digits
-from benchmarks.networks.tables import published, uci
+from benchmarks.networks.tables import noisy, published, uci
 from benchmarks.networks.truth import truth
 from benchmarks.pages import put
 
 PAGE = "docs/networks-measured.md"
-PARTS = {"published": published, "uci": uci, "digits": digits, "truth": truth}
+PARTS = {"published": published, "uci": uci, "noisy": noisy, "digits": digits, "truth": truth}
 
 
 def main():

@@ -10,6 +10,7 @@ import numpy as np
 import optax
 from scipy import stats
 from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.linear_model import BayesianRidge
 
 import steinflow as sf
 
@@ -42,6 +43,11 @@ def deep_ensemble(hidden: Sequence[int]) -> Fit:
         return np.asarray(parts.mean, float), np.asarray(parts.total, float)
 
     return fit
+
+
+def ridge(train: Rows, X_test: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """scikit-learn's linear regression with a learned prior: what is there without a network."""
+    return BayesianRidge().fit(*train).predict(X_test, return_std=True)
 
 
 def dropout(hidden: Sequence[int]) -> Fit:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Bool
 
 from steinflow.methods.base import Draws, Method, Settled, Time
 from steinflow.methods.svgd.exploration import Exploration, Microcanonical
@@ -55,6 +56,11 @@ class EnsembleState(eqx.Module):
     trial: Trial | None
     kept: Array
     num_kept: Array
+
+    @property
+    def staying(self) -> Bool[Array, " n"]:
+        """Who does not move any more."""
+        return jnp.zeros(len(self.particles), bool) if self.trial is None else self.trial.stay
 
 
 class Ensemble(Method):
@@ -108,9 +114,8 @@ class Ensemble(Method):
         warming = time.step < when.warm
         if state.trial is not None:
             warming &= ~when.judging(time.step)  # what is judged moves as carefully as what will be kept
-            trial = _trial(target, state, time.step, when, key=keys[1])
-            state = dataclasses.replace(state, trial=trial)
-            climbing |= (time.step >= when.tried) & (time.step < when.warm) & jnp.any(trial.stay)
+            state = _tried(target, state, time.step, when, key=keys[1])
+            climbing |= (time.step >= when.tried) & (time.step < when.warm) & jnp.any(state.staying)
         state = jax.lax.cond(climbing, lambda: self._climbed(sight, state, when), lambda: state)
         moved = jax.lax.cond(
             arriving,
@@ -155,12 +160,12 @@ class Ensemble(Method):
 
     def _explored(self, sight, state, *, warming, key):
         """Return the state after a move of every network; the first one stays where it is, and takes scores."""
-        x, walk, scales, trial, keys = state.particles, state.walk, state.scales, state.trial, jax.random.split(key)
+        x, walk, scales, keys = state.particles, state.walk, state.scales, jax.random.split(key)
         first = walk.explored == 0
         ahead = jnp.where(first, x, scales * walk.ahead(self.exploration, x / scales, key=keys[0]))
-        scores = scales * sight.scores(ahead, trial)
+        scores = scales * sight.scores(ahead, state.trial)
         moved, walk = walk.step(self.exploration, x / scales, ahead / scales, scores, warming=warming, keys=(*keys,))
-        particles = scales * moved if trial is None else jnp.where(trial.stay[:, None], state.arrived, scales * moved)
+        particles = jnp.where(state.staying[:, None], state.arrived, scales * moved)
         return dataclasses.replace(state, particles=particles, walk=walk)
 
     def settle(self, target, state):
@@ -204,15 +209,24 @@ class _Phases(NamedTuple):
         return (step == self.arrived) | ((2 * step > self.arrived + self.tried) & (step <= self.tried))
 
 
-def _trial(target: FlatTarget, state: EnsembleState, step: Array, when: _Phases, *, key: PRNGKeyArray) -> Trial:
-    """Return the trial before the moves of this step."""
+def _tried(target: FlatTarget, state: EnsembleState, step: Array, when: _Phases, *, key: PRNGKeyArray) -> EnsembleState:
+    """Return the state before the moves of this step: networks are judged, and in the end kinds are shared out.
+
+    Who changes its kind sets out anew from where it has arrived: rows that count three times may have led it into a fit
+    of noise, out of which there is no way.
+    """
     assert state.trial is not None
     trial = jax.lax.cond(
         when.judging(step),
         lambda: state.trial.judged(target, state.particles, moved=step > when.arrived),
         lambda: state.trial,
     )
-    return jax.lax.cond(step == when.tried, lambda: trial.decided(key=key), lambda: trial)
+    over = step == when.tried
+    trial = jax.lax.cond(over, lambda: trial.decided(key=key), lambda: trial)
+    changed = trial.kinds != state.trial.kinds
+    particles = jnp.where(changed[:, None], trial.peak.networks, state.particles)
+    walk = dataclasses.replace(state.walk, explored=jnp.where(over, 0, state.walk.explored))
+    return dataclasses.replace(state, trial=trial, particles=particles, walk=walk)
 
 
 class _Sight(eqx.Module):

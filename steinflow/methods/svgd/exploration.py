@@ -19,6 +19,7 @@ from steinflow.devices.normals import normal
 from steinflow.typing import Array, Particles, PRNGKeyArray, Scalar, Scores
 
 _FEWEST_DIMENSIONS = 3  # in which a direction turns; where there are fewer, standard normal coordinates are added
+_DIVERGED, _STRAY = 10.0, 10.0  # nats of energy in one step, and sds of what is wanted: unstable beyond both
 _STIFFEST = 10.0  # times what is wanted: a particle counts for no more, lest a few stiff ones hold up all
 _CURVED = 4.0  # times as much as for most: there, steps are shorter; a step that changes everywhere is biased by 2%
 _FLATTEST = 0.1  # curvature; 1 where the target is a Gaussian as wide as the cloud
@@ -53,19 +54,19 @@ class Exploration(eqx.Module):
         *,
         warming: Array,
         key: PRNGKeyArray,
-    ) -> Any:
-        """Return the next state, once the moves are made.
+    ) -> tuple[Any, Bool[Array, "n 1"]]:
+        """Return the next state, and which moves are made indeed.
 
         Args:
             moves: what `moves` returned.
             scores: those that it was given.
             scores_there: those after the moves.
-            made: which moves were made; those that lead to where the score is not finite are not.
+            made: which moves can be made; those that lead to where the score is not finite cannot.
             state: as before.
             warming: whether this is the warm-up.
             key: for random numbers.
         """
-        return state
+        return state, made
 
 
 class MicrocanonicalState(eqx.Module):
@@ -110,7 +111,9 @@ class Microcanonical(Exploration):
     others depend sees the errors of all dimensions together, whose variance is at most `total_error`. The error per
     dimension is that of a run of 5,000 steps, and less in a longer one in proportion: bias and chance vanish together.
     The energy's change is taken from the scores at both ends (the trapezoid rule, exact on Gaussians), so that no log
-    density is needed, and no large ones are subtracted.
+    density is needed, and no large ones are subtracted. A step of a far larger error is unstable, as where the motion
+    has gathered in a coordinate that is much too narrow for it: it is not made, and the particle turns round, as it
+    does where the density ends. The way back would have the same error.
 
     Where the target is much more curved than elsewhere, as in the neck of a funnel, a particle takes shorter steps: its
     curvature is $\kappa = |\Delta s| / |\Delta x|$ along its last one, and where that is more than four times what is
@@ -159,9 +162,11 @@ class Microcanonical(Exploration):
         before, there = _joined(scores, state.added), _joined(scores_there, added)
         error = gained + gained_then - 0.5 * sizes[:, 0] * jnp.sum(halfway * (before + there), axis=1)
 
-        known = made & jnp.isfinite(error)[:, None]
         wanted = state.energy_error * jnp.where(warming, 5.0, 1.0).astype(error.dtype)
-        errors = jnp.minimum(jnp.where(known[:, 0], error, 0.0) ** 2 / all_dims, _STIFFEST * wanted)
+        made &= jnp.isfinite(error)[:, None]
+        errors = jnp.where(made[:, 0], error, 0.0) ** 2
+        made &= (errors < jnp.maximum(_DIVERGED**2, _STRAY**2 * wanted * all_dims))[:, None]
+        errors = jnp.minimum(errors / all_dims, _STIFFEST * wanted)
         if self.own_steps:
             # The error of one move is mostly chance: a step that followed each would depend on where the particle is.
             rate = jnp.where(warming, 0.05, 0.005).astype(error.dtype)
@@ -169,14 +174,14 @@ class Microcanonical(Exploration):
         else:
             shared_size = state.shared_size * _change(wanted, jnp.mean(errors), 0.05)
             curvature = jnp.linalg.norm(there - before, axis=1, keepdims=True) / sizes
-            log_curvature = jnp.log(jnp.where(known, jnp.maximum(curvature, _FLATTEST), 1.0))
+            log_curvature = jnp.log(jnp.where(made, jnp.maximum(curvature, _FLATTEST), 1.0))
             suitable = jnp.exp(0.5 * (math.log(_CURVED) + jnp.mean(log_curvature) - log_curvature))
             own_sizes = jnp.sqrt(state.own_sizes * jnp.minimum(suitable, 1.0))
         # Who cannot go on turns round. The way back is as long as that from there, so that nobody is at an edge too
         # seldom; who cannot go back either, goes slower.
-        directions = jnp.where(known, directions, -state.directions)
-        own_sizes = jnp.where(known, own_sizes, jnp.where(state.turned, 0.5, 1.0).astype(sizes.dtype) * state.own_sizes)
-        added = jnp.where(known, added, state.added)
+        directions = jnp.where(made, directions, -state.directions)
+        own_sizes = jnp.where(made, own_sizes, jnp.where(state.turned, 0.5, 1.0).astype(sizes.dtype) * state.own_sizes)
+        added = jnp.where(made, added, state.added)
         longest = jnp.asarray(all_dims**0.5, sizes.dtype)  # the radius of a Gaussian as wide as the cloud
         after = MicrocanonicalState(
             directions,
@@ -184,11 +189,11 @@ class Microcanonical(Exploration):
             jnp.minimum(shared_size, longest),
             jnp.minimum(own_sizes, longest / shared_size) if self.own_steps else own_sizes,
             state.energy_error,
-            turned=~known,
+            turned=~made,
         )
         noise = jnp.sqrt((jnp.exp(2 * after.sizes / (self.way * all_dims**0.5)) - 1) / all_dims)
         directions = _unit(directions + noise * normal(key, directions.shape, directions.dtype))
-        return dataclasses.replace(after, directions=directions)
+        return dataclasses.replace(after, directions=directions), made
 
 
 def _change(wanted, found, rate):

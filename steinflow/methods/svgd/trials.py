@@ -43,6 +43,7 @@ _ONE_OF = 5  # rows is held out
 _MOST_HELD_OUT = 1000
 _BOOTSTRAPS = 500
 _STACKING_STEPS = 200  # of expectation and maximisation, from equal weights
+_FAR_BEHIND = 1.0  # nats per row: such a kind may still be best for a few rows, and ruins the sds of all others
 _UNHEARD_OF = -1e4  # a log likelihood, also of what is not finite: the weights stay finite
 
 
@@ -144,10 +145,13 @@ class Trial(eqx.Module):
     def decided(self, *, key: PRNGKeyArray) -> "Trial":
         """Return the trial with as many members of every kind as its weight says."""
         means = self.likelihoods - jnp.log(jnp.maximum(self.num_judged, 1.0))[:, None]
-        weights = weights_of(jnp.maximum(means, _UNHEARD_OF), key=key)
+        means = jnp.maximum(means, _UNHEARD_OF)
+        by_kind = jnp.mean(means, axis=1, keepdims=True)
+        behind = by_kind < jnp.max(by_kind) - _FAR_BEHIND
+        weights = weights_of(jnp.where(behind, _UNHEARD_OF, means), key=key)
         places = (jnp.arange(len(self.kinds), dtype=weights.dtype) + 0.5) / len(self.kinds)
-        kinds = jnp.searchsorted(jnp.cumsum(weights)[:-1], places).astype(jnp.int32)
-        return dataclasses.replace(self, kinds=kinds)
+        wanted = jnp.searchsorted(jnp.cumsum(weights)[:-1], places)
+        return dataclasses.replace(self, kinds=_shared_out(jnp.bincount(wanted, length=len(KINDS)), self.kinds))
 
     def members(self) -> dict[str, int]:
         """Return how many members are of each kind, by its name."""
@@ -179,6 +183,16 @@ def weights_of(log_likelihoods: Array, *, key: PRNGKeyArray) -> Weights:
 
     equal = jnp.full((_BOOTSTRAPS, num_models), 1 / num_models, log_likelihoods.dtype)
     return jnp.mean(jax.lax.fori_loop(0, _STACKING_STEPS, step, equal), axis=0)
+
+
+def _shared_out(numbers: Array, kinds: Array) -> Array:
+    """Return kinds of which there are so many; members keep theirs, as far as there are enough."""
+    same = kinds == jnp.arange(len(numbers))[:, None]
+    rank = jnp.sum(jnp.where(same, jnp.cumsum(same, axis=1), 0), axis=0)  # among those of one kind, from 1
+    keeps = rank <= numbers[kinds]
+    left = numbers - jnp.sum(same & keeps, axis=1)
+    others = jnp.searchsorted(jnp.cumsum(left), jnp.cumsum(~keeps))  # the first kind of which there is one left
+    return jnp.where(keeps, kinds, others).astype(kinds.dtype)
 
 
 def can_hold_out(target: FlatTarget) -> bool:

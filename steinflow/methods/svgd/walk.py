@@ -94,12 +94,15 @@ class Walk(eqx.Module):
         keys: tuple[PRNGKeyArray, PRNGKeyArray],
     ) -> tuple[Particles, "Walk"]:
         """Return the particles after their moves, and the walk; in the warm-up its coordinates follow them."""
-        made = jnp.all(jnp.isfinite(ahead) & jnp.isfinite(scores), axis=1, keepdims=True)
+        possible = jnp.all(jnp.isfinite(ahead) & jnp.isfinite(scores), axis=1, keepdims=True)
         slopes = self.frame.scores(scores)
         moves = exploration.moves(self.slopes, self.state, key=keys[0])
-        state = exploration.step(moves, self.slopes, slopes, made, self.state, warming=warming, key=keys[1])
         # The first step is none: it takes the scores to begin with.
-        state = jax.tree.map(lambda new, old: jnp.where(self.explored > 0, new, old), state, self.state)
+        state, made = jax.tree.map(
+            lambda new, old: jnp.where(self.explored > 0, new, old),
+            exploration.step(moves, self.slopes, slopes, possible, self.state, warming=warming, key=keys[1]),
+            (self.state, possible),
+        )
         moved = jnp.where(made, ahead, particles)
         scores, slopes = jnp.where(made, scores, self.scores), jnp.where(made, slopes, self.slopes)
 

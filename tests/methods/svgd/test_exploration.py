@@ -1,3 +1,5 @@
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -191,3 +193,26 @@ def test_scales_that_all_else_depends_on():
         found = np.stack([np.asarray(run.particles[name], float) for run in runs])
         assert abs(found.mean() - mean) < 0.1 * sd
         np.testing.assert_allclose(found.std(axis=1).mean(), sd, rtol=0.08)
+
+
+def test_an_unstable_step_is_not_made():
+    """Across a valley a thousand times narrower than the step: who made it would be far out, and stay there."""
+    exploration = sf.svgd.Microcanonical()
+    state = exploration.init(jnp.zeros((2, 4)), num_steps=100, key=jax.random.key(0))
+    state = dataclasses.replace(state, directions=jnp.eye(4)[jnp.array([0, 1])], shared_size=jnp.asarray(1.0))
+    precision = jnp.asarray([1e6, 1.0, 1.0, 1.0])
+    start, possible = jnp.full((2, 4), 1e-3), jnp.ones((2, 1), bool)
+    moves = exploration.moves(-precision * start, state, key=jax.random.key(1))
+    there = start + moves
+    after, made = exploration.step(
+        moves,
+        -precision * start,
+        -precision * there,
+        possible,
+        state,
+        warming=jnp.asarray(False),
+        key=jax.random.key(1),
+    )
+    np.testing.assert_array_equal(made[:, 0], [False, True])
+    np.testing.assert_array_equal(after.turned[:, 0], [True, False])
+    assert after.directions[0, 0] < -0.9
