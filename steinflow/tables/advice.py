@@ -27,6 +27,7 @@ ADVICE: dict[Remedy, str | None] = {
     Remedy.QUANTILES: "report quantiles where a tail is long: --json has them",
     Remedy.CLOSER_START: None,
     Remedy.CONSTRAINTS: None,
+    Remedy.LESS_FREE: "give the network fewer units: --hidden 16",
     Remedy.LESS_SURE: "compare with a model that is not a network: leave out --model",
     Remedy.LOG_SPACE: "look for extreme values in the table",
     Remedy.UNIT_SCALE: "look for extreme values in the table",

@@ -201,7 +201,7 @@ def test_an_unstable_step_is_not_made():
     state = exploration.init(jnp.zeros((2, 4)), num_steps=100, key=jax.random.key(0))
     state = dataclasses.replace(state, directions=jnp.eye(4)[jnp.array([0, 1])], shared_size=jnp.asarray(1.0))
     precision = jnp.asarray([1e6, 1.0, 1.0, 1.0])
-    start, possible = jnp.full((2, 4), 1e-3), jnp.ones((2, 1), bool)
+    start, possible = 1e-3 * jnp.eye(4)[jnp.array([0, 1])], jnp.ones((2, 1), bool)
     moves = exploration.moves(-precision * start, state, key=jax.random.key(1))
     there = start + moves
     after, made = exploration.step(

@@ -30,4 +30,4 @@ def test_networks(of_numbers, of_classes):
     network = dataclasses.replace(of_classes.problem, hidden=(50,))
     settings = {**of_classes.settings, "method": "ensemble"}
     run = dataclasses.replace(of_classes, problem=network, settings=settings)
-    assert "a scale for those of each layer that is learned" in model_in_words(run)[-1]
+    assert "or a quarter of that for some members" in model_in_words(run)[-1]
